@@ -1,0 +1,34 @@
+# Two commands on a fresh machine: `make demo` runs the main job, `make test` runs every check.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test format clean
+
+demo: .venv/installed
+	$(BIN)/hyperplace partition vgg16 --k 4 --imbalance 0.1
+
+test: .venv/installed-test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+format: .venv/installed-test
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.venv/made:
+	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/installed: .venv/made pyproject.toml constraints.txt
+	$(PIP) -e .
+	touch $@
+
+.venv/installed-test: .venv/made pyproject.toml constraints.txt
+	$(PIP) -e '.[test]'
+	touch $@ .venv/installed
+
+clean:
+	rm -rf .venv build *.egg-info

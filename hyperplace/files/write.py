@@ -1,0 +1,71 @@
+"""Text and bytes to and from disk: a file is written whole or not at all, and every fault names its path."""
+
+import os
+import secrets
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from hyperplace.errors import FileError
+
+Pathlike = str | os.PathLike[str]
+
+
+def write_text(path: Pathlike, text: str | Iterable[str]) -> None:
+    """Write text, or chunks of text, as UTF-8 with the newlines it has; missing folders are made."""
+    chunks = (text,) if isinstance(text, str) else text
+    _write(Path(path), (chunk.encode() for chunk in chunks))
+
+
+def write_bytes(path: Pathlike, data: bytes) -> None:
+    """Write bytes; missing folders are made."""
+    _write(Path(path), (data,))
+
+
+def read_text(path: Pathlike) -> str:
+    """Return the text of a UTF-8 file, with every newline as `\\n` and without a byte order mark."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileError(
+            f"cannot read {path}: it is not UTF-8 text, see byte {error.start}; is it another kind of file?"
+        ) from error
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {_reason(error)}; check the path") from error
+
+
+def _write(path: Path, chunks: Iterable[bytes]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            _write_through(path, chunks)
+        else:
+            _write_beside(path, chunks)
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {_reason(error)}; choose another --out") from error
+
+
+def _write_through(path: Path, chunks: Iterable[bytes]) -> None:
+    """Write into a device or a pipe: replacing /dev/null by a file would be a disaster for root."""
+    with open(path, "wb") as file:
+        file.writelines(chunks)
+
+
+def _write_beside(path: Path, chunks: Iterable[bytes]) -> None:
+    """Write under a temporary name in the same folder, then rename; a link stays a link."""
+    target = Path(os.path.realpath(path))
+    # Not the tempfile module: its files are for their owner only, and would stay so under the final name.
+    temporary = target.with_name(f".hyperplace-{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.writelines(chunks)
+        os.replace(temporary, target)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, FileExistsError):  # mkdir's answer where a folder of the path is a file
+        return f"{error.filename} is not a directory"
+    return (error.strerror or str(error)).lower()

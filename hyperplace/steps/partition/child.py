@@ -1,0 +1,77 @@
+"""The script that runs in the partitioner's own process: one request file in, one answer file out.
+
+It is started by path (see sandbox.py) and must not import hyperplace, whose `__init__` would load torch. The two
+partitioners are imported here and nowhere else. Their words (node, hyperedge, block) stop here too.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+EXIT_MISSING_LIBRARY = 69  # EX_UNAVAILABLE of sysexits.h; neither partitioner uses it
+
+Request = Mapping[str, Any]  # the arrays of sandbox.Question, by name
+
+
+def main(request_path: str, answer_path: str) -> int:
+    with np.load(request_path, allow_pickle=False) as request:
+        solve = SOLVERS[str(request["solver"])]
+        try:
+            answers = solve(dict(request))
+        except ImportError as fault:
+            print(fault, file=sys.stderr)
+            return EXIT_MISSING_LIBRARY
+    with open(answer_path + ".tmp", "wb") as file:
+        np.savez(file, part_of=answers)
+    os.replace(answer_path + ".tmp", answer_path)
+    return 0
+
+
+def kahypar(request: Request) -> np.ndarray[Any, Any]:
+    """Return one row per (epsilon, seed). Nothing is reused: a used Context asks on stdin, a used Hypergraph adds up."""
+    import kahypar as library
+
+    num_nodes, num_blocks = len(request["weights"]), int(request["num_parts"])
+    arrays = [request[name].tolist() for name in ("offsets", "pins", "costs", "weights")]
+    offsets, pins, costs, weights = arrays
+    rows = []
+    for epsilon, seed in zip(request["epsilons"].tolist(), request["seeds"].tolist(), strict=True):
+        hypergraph = library.Hypergraph(num_nodes, len(costs), offsets, pins, num_blocks, costs, weights)
+        context = library.Context()
+        context.loadINIconfiguration(str(request["ini"]))
+        context.setK(num_blocks)
+        context.setEpsilon(epsilon)
+        context.setSeed(seed)
+        context.suppressOutput(True)
+        library.partition(hypergraph, context)
+        rows.append([hypergraph.blockID(node) for node in range(num_nodes)])
+    return np.array(rows, np.int64)
+
+
+def mtkahypar(request: Request) -> np.ndarray[Any, Any]:
+    """Return one row per (epsilon, seed)."""
+    import mtkahypar as library
+
+    num_nodes, num_blocks = len(request["weights"]), int(request["num_parts"])
+    nets = [net.tolist() for net in np.split(request["pins"], request["offsets"][1:-1])]
+    costs, weights = request["costs"].tolist(), request["weights"].tolist()
+    runtime = library.initialize(int(request["num_threads"]))
+    rows = []
+    for epsilon, seed in zip(request["epsilons"].tolist(), request["seeds"].tolist(), strict=True):
+        library.set_seed(seed)
+        context = runtime.context_from_preset(library.PresetType.DEFAULT)
+        context.set_partitioning_parameters(num_blocks, epsilon, library.Objective.KM1)
+        context.logging = False
+        hypergraph = runtime.create_hypergraph(context, num_nodes, len(costs), nets, weights, costs)
+        rows.append(hypergraph.partition(context).get_partition())
+    return np.array(rows, np.int64)
+
+
+SOLVERS: dict[str, Callable[[Request], np.ndarray[Any, Any]]] = {"kahypar": kahypar, "mtkahypar": mtkahypar}
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

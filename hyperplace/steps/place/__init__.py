@@ -1,0 +1,5 @@
+"""Place: Graph + Hypergraph + Partition -> Plan."""
+
+from hyperplace.steps.place.place import place
+
+__all__ = ["place"]

@@ -1,0 +1,196 @@
+"""The layers of a model and how channels flow between them: what capture returns.
+
+A layer has filters (its output channels). An operand is one tensor the layer reads, as the list of the filters,
+of whatever layers, that make up its channels: concatenation, slicing and shuffling are only a renaming here.
+Bytes, multiply-adds and shapes are for one row of the batch.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+class Reads(StrEnum):
+    """Which channels of an operand one filter of the layer reads."""
+
+    ALL = "all"  # every channel: a convolution, a linear layer, anything placed whole
+    GROUP = "group"  # the channels of the filter's own group
+    SAME = "same"  # the channel with the filter's own number
+
+
+class Rule(StrEnum):
+    """How a layer may be split."""
+
+    INPUT = "input"
+    MIXING = "mixing"
+    GROUPED = "grouped"
+    CHANNELWISE = "channel-wise"
+    WHOLE = "whole"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run of neighbouring filters of one layer; `width` channels come from each (more than 1 after a flatten)."""
+
+    layer: str
+    start: int
+    stop: int
+    width: int = 1
+
+    @property
+    def num_channels(self) -> int:
+        return (self.stop - self.start) * self.width
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One tensor a layer reads: its name in the captured program, where its channels come from, who reads which."""
+
+    value: str
+    shape: tuple[int, ...]
+    sources: tuple[Source, ...]
+    reads: Reads
+
+    @property
+    def num_channels(self) -> int:
+        return sum(source.num_channels for source in self.sources)
+
+    def located(self) -> Iterator[tuple[int, Source]]:
+        """Yield every source with the number of its first channel in this operand."""
+        first = 0
+        for source in self.sources:
+            yield first, source
+            first += source.num_channels
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the model by its own name; `trained` is false for buffers."""
+
+    name: str
+    shape: tuple[int, ...]
+    num_bytes: int
+    trained: bool = True
+
+
+@dataclass(frozen=True)
+class Ref:
+    """In the arguments of a call: the value of this name, or the parameter or buffer where `is_state`."""
+
+    name: str
+    is_state: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """One ATen call of the captured program; arguments are constants, tuples of them, and Refs."""
+
+    value: str
+    op: str
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One anchor operation with the channel-wise operations that follow it."""
+
+    name: str
+    kind: str
+    rule: Rule
+    num_filters: int
+    map_bytes: int  # one filter's output, one row, as it leaves the layer (after pooling)
+    operands: tuple[Operand, ...] = ()
+    groups: int = 1
+    partial_bytes: int = 0  # one filter's output, one row, as it leaves the anchor (before pooling)
+    saved_bytes: int = 0  # what one filter keeps for the backward pass, one row
+    macs: int = 0  # multiply-adds of the whole layer, one row
+    sums_channels: bool = False  # the anchor is a sum over channels, so it has a fine grain
+    parameters: tuple[Parameter, ...] = ()
+    calls: tuple[Call, ...] = ()
+    num_anchor_calls: int = 0  # how many of the calls come before the trailing ones
+    reason: str = ""  # why it is placed whole
+
+    @property
+    def parameter_bytes(self) -> int:
+        return sum(p.num_bytes for p in self.parameters if p.trained)
+
+    def channels_read(self, operand: Operand, start: int, stop: int) -> tuple[int, int]:
+        """Return the range of the operand's channels that filters start..stop read."""
+        if operand.reads is Reads.SAME:
+            return start, stop
+        if operand.reads is Reads.ALL:
+            return 0, operand.num_channels
+        per_group, channels = self.num_filters // self.groups, operand.num_channels // self.groups
+        return start // per_group * channels, -(-stop // per_group) * channels
+
+
+@dataclass(frozen=True)
+class Graph:
+    """All layers in topological order; inputs come first, `outputs` are what the model returns."""
+
+    layers: tuple[Layer, ...]
+    outputs: tuple[Operand, ...]
+    rows: int  # rows of the sample it was captured with
+
+    def __post_init__(self) -> None:
+        known: set[str] = set()
+        for layer in self.layers:
+            for operand in layer.operands:
+                missing = {source.layer for source in operand.sources} - known
+                assert not missing, f"{layer.name} reads {missing} before they are computed"
+            assert layer.name not in known, f"two layers are called {layer.name}"
+            known.add(layer.name)
+
+    def __repr__(self) -> str:
+        whole = sum(layer.rule is Rule.WHOLE for layer in self.layers)
+        macs = sum(layer.macs for layer in self.layers)
+        return (
+            f"Graph({len(self.layers)} layers, {self.num_parameters:,} parameters, "
+            f"{macs / 1e9:.3g} G multiply-adds per row, {whole} placed whole)"
+        )
+
+    @cached_property
+    def index_of(self) -> dict[str, int]:
+        return {layer.name: number for number, layer in enumerate(self.layers)}
+
+    def __getitem__(self, name: str) -> Layer:
+        return self.layers[self.index_of[name]]
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(_size(p.shape) for p in self._trained().values())
+
+    @property
+    def parameter_bytes(self) -> int:
+        return sum(p.num_bytes for p in self._trained().values())
+
+    def _trained(self) -> dict[str, Parameter]:
+        """Return every trained parameter once, also where layers share one."""
+        return {p.name: p for layer in self.layers for p in layer.parameters if p.trained}
+
+    def to_networkx(self) -> "nx.DiGraph[str]":
+        """Return the layers as a networkx graph; an edge carries the number of channels that flow along it."""
+        import networkx as nx
+
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        for layer in self.layers:
+            graph.add_node(layer.name, kind=layer.kind, rule=str(layer.rule), num_filters=layer.num_filters)
+            for operand in layer.operands:
+                for source in operand.sources:
+                    flow = graph.get_edge_data(source.layer, layer.name, {"channels": 0})["channels"]
+                    graph.add_edge(source.layer, layer.name, channels=flow + source.num_channels)
+        return graph
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for side in shape:
+        size *= side
+    return size

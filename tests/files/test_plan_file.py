@@ -1,0 +1,94 @@
+"""plan.json: reads back what was written, and says precisely what is wrong with anything else."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hyperplace.errors import FileError
+from hyperplace.files.plan import parse_plan, plan_text
+from hyperplace.values.plan import Metrics, Owner, PartMetrics, Plan, PlannedLayer, Settings, Shard, Transfer
+
+
+def small_plan() -> Plan:
+    part = PartMetrics(10, 4, 8, 16, 6, 0, 1, 0)
+    return Plan(
+        Settings("net", 2, 0.1, "coarse", "kahypar", "flops", 4),
+        (
+            PlannedLayer("x", "input", "input", 2, 0, (Owner(0, ((0, 2),)),), ()),
+            PlannedLayer(
+                "conv", "conv2d", "mixing", 3, 2, (Owner(1, ((0, 3),)),), (Shard(1, ((0, 3),), ((0, 2),), (0, 4)),)
+            ),
+        ),
+        (Transfer("x", 0, 1, ((0, 2),), 6),),
+        (),
+        Metrics("1 flops", (part, replace(part, sent_bytes=0, received_bytes=6)), 6, 6, 1, 6, 100, True),
+    )
+
+
+def test_reads_back_what_it_wrote() -> None:
+    plan = small_plan()
+    assert parse_plan(plan_text(plan), "plan.json") == plan
+    assert plan_text(parse_plan(plan_text(plan), "plan.json")) == plan_text(plan)
+
+
+@pytest.mark.parametrize("length", [0, 1, 20, 200, 700])
+def test_a_truncated_plan_is_refused(length: int) -> None:
+    with pytest.raises(FileError, match=r"^p\.json: not a plan file, or cut short"):
+        parse_plan(plan_text(small_plan())[:length], "p.json")
+
+
+def _set(*path: Any, to: Any) -> Callable[[Any], None]:
+    def edit(data: Any) -> None:
+        for step in path[:-1]:
+            data = data[step]
+        data[path[-1]] = to
+
+    return edit
+
+
+def _delete(*path: Any) -> Callable[[Any], None]:
+    def edit(data: Any) -> None:
+        for step in path[:-1]:
+            data = data[step]
+        del data[path[-1]]
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (_set("hyperplace", to="profile"), "not a plan file"),
+        (_set("version", to=0), "plan version 0 cannot be read, only 1"),
+        (_delete("layers"), "plan has no 'layers'"),
+        (_set("surprise", to=1), "plan has an unknown entry 'surprise'"),
+        (_set("settings", "k", to="2"), 'plan.settings.k must be int, not "2"'),
+        (_set("settings", "k", to=True), "plan.settings.k must be int, not true"),
+        (_set("settings", "imbalance", to=None), "plan.settings.imbalance must be float, not null"),
+        (
+            _set("layers", 1, "owners", 0, "filters", 0, to=[0]),
+            r"plan.layers\[1\].owners\[0\].filters\[0\] must have 2 ent",
+        ),
+        (_set("layers", 1, "owners", 0, "filters", 0, to=[0, 2]), "filter 2 of conv has 0 owners"),
+        (_set("layers", 1, "owners", 0, "filters", 0, to=[-1, 3]), "conv has filters -1:3, outside 0:3"),
+        (_set("layers", 1, "owners", 0, "part", to=2), r"conv names part 2, outside 0\.\.1"),
+        (_set("layers", 1, "shards", 0, "rows", to=[0, 5]), "conv has rows 0:5, outside 0:4"),
+        (_set("transfers", 0, "num_bytes", to=7), "its messages move 7 bytes, but volume_bytes is 6"),
+        (_set("transfers", 0, "layer", to="y"), "there is no such layer"),
+        (_set("transfers", 0, "target", to=0), "goes from part 0 to 0"),
+        (_delete("metrics", "parts", 1), "metrics of 1 parts, but k=2"),
+    ],
+)
+def test_a_broken_plan_is_refused_with_the_place(edit: Callable[[Any], None], message: str) -> None:
+    data = json.loads(plan_text(small_plan()))
+    edit(data)
+    with pytest.raises(FileError, match=message):
+        parse_plan(json.dumps(data), "p.json")
+
+
+def test_numbers_that_are_not_numbers_are_refused() -> None:
+    with pytest.raises(FileError, match="NaN is not a number"):
+        parse_plan(plan_text(small_plan()).replace("0.1", "NaN"), "p.json")
