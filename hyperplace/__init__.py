@@ -1,1 +1,28 @@
-"""hyperplace: decide which filters of a CNN live on which device, and prove what that costs."""
+"""hyperplace: decide which filters of a CNN live on which device, and prove what that costs.
+
+>>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
+>>> plan.metrics.volume_bytes
+
+The flow, one function per arrow: capture -> profile -> build -> partition -> place; `place` on a model does all of
+it. Importing hyperplace is cheap: torch loads with the first function used.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hyperplace.api import build, capture, compare, load_plan, partition, place, profile, save_plan
+
+__all__ = ["build", "capture", "compare", "load_plan", "partition", "place", "profile", "save_plan"]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from hyperplace import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'hyperplace' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

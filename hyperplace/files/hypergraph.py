@@ -28,16 +28,17 @@ FORMATS = {
 
 def write_hypergraph(path: Pathlike, hypergraph: Hypergraph, format: str) -> None:
     """Write the hypergraph in the named format, whatever the path's suffix."""
-    write_text(path, _named(format).text(hypergraph))
+    write_text(path, format_named(format).text(hypergraph))
 
 
 def read_hypergraph(path: Pathlike, format: str | None = None) -> Hypergraph:
     """Read a hypergraph in the named format, or in the one the path's suffix tells."""
-    chosen = _of_suffix(Path(path)) if format is None else _named(format)
+    chosen = _of_suffix(Path(path)) if format is None else format_named(format)
     return chosen.parse(read_text(path), str(path))
 
 
-def _named(name: str) -> Format:
+def format_named(name: str) -> Format:
+    """Return the format of this name."""
     if name not in FORMATS:
         raise UsageError(f"unknown hypergraph format {name!r}; choose {' or '.join(FORMATS)}")
     return FORMATS[name]

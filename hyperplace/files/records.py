@@ -1,11 +1,10 @@
 """Frozen dataclasses to JSON and back, strictly: a file with a missing, unknown or wrong entry is refused.
 
-Reading follows the dataclasses' own types, so a format has no description besides the value it stores. Nothing in a file
-is ever executed or imported.
+Reading follows the dataclasses' own types, so a format has no description besides the value it stores. Nothing in a
+file is ever executed or imported.
 """
 
 import json
-import math
 import types
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -13,6 +12,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from hyperplace.errors import FileError, HyperplaceError
 
 T = TypeVar("T")
+_HUGE = 1e300  # JSON knows no limit; a number past this is no measurement of ours
 
 
 def record_text(value: Any, kind: str, version: int) -> str:
@@ -63,7 +63,7 @@ def _value(hint: Any, data: Any, where: str) -> Any:
         return _tuple(get_args(hint), data, where)
     if get_origin(hint) in (Union, types.UnionType):
         return None if data is None else _value(next(h for h in get_args(hint) if h is not type(None)), data, where)
-    if hint is float and isinstance(data, int | float) and not isinstance(data, bool) and math.isfinite(data):
+    if hint is float and isinstance(data, int | float) and not isinstance(data, bool) and abs(data) < _HUGE:
         return float(data)
     if type(data) is not hint or hint is float:
         raise FileError(f"{where} must be {hint.__name__}, not {_shown(data)}")

@@ -1,0 +1,34 @@
+"""Report: Plan and Comparison -> tables, the layer map and figures. It draws what others found and decides nothing."""
+
+from hyperplace.report.comparison import (
+    comparison_csv,
+    comparison_figure,
+    comparison_markdown,
+    comparison_text,
+    epoch_table,
+    render_comparison,
+    volume_table,
+    work_table,
+)
+from hyperplace.report.figure import plan_figure
+from hyperplace.report.layermap import layer_map, whole_layers
+from hyperplace.report.parts import parts_table, render_parts
+from hyperplace.report.versus import render_versus, versus_table
+
+__all__ = [
+    "comparison_csv",
+    "comparison_figure",
+    "comparison_markdown",
+    "comparison_text",
+    "epoch_table",
+    "layer_map",
+    "parts_table",
+    "plan_figure",
+    "render_comparison",
+    "render_parts",
+    "render_versus",
+    "versus_table",
+    "volume_table",
+    "whole_layers",
+    "work_table",
+]

@@ -7,11 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 def frozen_ints(values: Any) -> Ints:
-    """Return the values as a read-only int64 array of their own."""
-    array: Ints = np.array(values, dtype=np.int64)
+    """Return the values as a read-only int64 array of their own; fractions are refused, not cut off."""
+    given = np.asarray(values)
+    array: Ints = np.array(given, dtype=np.int64)
+    if given.dtype.kind == "f" and not np.array_equal(given, array):
+        raise ValueError(f"these are not whole numbers: {given[given != array][:3]}")
     array.setflags(write=False)
     return array
 

@@ -5,21 +5,27 @@ piece of a layer's anchor on one part: filters by channels by rows. In the coars
 a filter; in the fine grain other parts compute partial sums and send them to the owner.
 """
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from hyperplace.errors import HyperplaceError
+from hyperplace.errors import HyperplaceError, UsageError
 from hyperplace.values.arrays import Ints
 
 Range = tuple[int, int]
 Ranges = tuple[Range, ...]
 
+GRAINS = ("coarse", "fine")
+FC = ("neurons", "whole")
+COSTS = ("measured", "flops")
+
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked for."""
+    """What was asked for; `blocks` None means one per filter."""
 
     model: str
     k: int
@@ -31,6 +37,25 @@ class Settings:
     blocks: int | None = 64
     fc: str = "neurons"
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if faults := list(self._faults()):
+            raise UsageError("; ".join(faults))
+
+    def _faults(self) -> Iterator[str]:
+        if self.k < 1:
+            yield f"k={self.k} is not a number of parts; give --k 1 or more"
+        if not (math.isfinite(self.imbalance) and self.imbalance >= 0):
+            yield f"imbalance {self.imbalance} is not a ratio; give --imbalance 0 or more, such as 0.1"
+        if self.batch < 1:
+            yield f"batch {self.batch} has no rows; give --batch 1 or more"
+        if self.blocks is not None and self.blocks < 1:
+            yield f"blocks {self.blocks} is less than 1; give the most blocks per layer, or all"
+        if self.seed < 0:
+            yield f"seed {self.seed} is negative; give --seed 0 or more"
+        for name, word, known in (("grain", self.grain, GRAINS), ("fc", self.fc, FC), ("costs", self.costs, COSTS)):
+            if word not in known:
+                yield f"{name} {word!r} is unknown; choose one of {', '.join(known)}"
 
 
 @dataclass(frozen=True)
@@ -164,7 +189,7 @@ class Plan:
         s, m = self.settings, self.metrics
         return (
             f"Plan({s.model}, k={s.k}, {s.grain} by {s.partitioner}, max/avg {m.max_over_avg:.3f}, "
-            f"{m.volume_bytes / 2**20:.1f} MiB forward in {len(self.transfers) + len(self.reductions)} messages)"
+            f"{m.volume_bytes / 2**20:.1f} MiB forward in {len(self.messages)} messages)"
         )
 
     def _layer_faults(self) -> list[str]:
@@ -186,10 +211,15 @@ class Plan:
                 faults += _range_faults(layer.name, "rows", (shard.rows,), self.settings.batch)
         return faults
 
+    @property
+    def messages(self) -> "tuple[Transfer | Reduction, ...]":
+        """Return every message of the forward pass."""
+        return (*self.transfers, *self.reductions)
+
     def _message_faults(self) -> list[str]:
         faults = []
         sizes = {layer.name: layer.num_filters for layer in self.layers}
-        for message in (*self.transfers, *self.reductions):
+        for message in self.messages:
             where = f"a message of {message.layer}"
             if message.layer not in sizes:
                 faults.append(f"{where}: there is no such layer")
@@ -203,7 +233,7 @@ class Plan:
 
     def _metric_faults(self) -> list[str]:
         faults = []
-        moved = sum(message.num_bytes for message in (*self.transfers, *self.reductions))
+        moved = sum(message.num_bytes for message in self.messages)
         if moved != self.metrics.volume_bytes:
             faults.append(f"its messages move {moved} bytes, but volume_bytes is {self.metrics.volume_bytes}")
         if len(self.metrics.parts) != self.settings.k:

@@ -4,8 +4,14 @@ Work is a number in the profile's unit ("flops" or "us"). A coarse vertex of n f
 fine kernel of n filters by c channels weighs n * c * kernel_work, its reduction n * tail_work.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
 from functools import cached_property
+
+from hyperplace.errors import UsageError
+
+UNIT_OF = {"flops": "flops", "measured": "us"}
 
 
 @dataclass(frozen=True)
@@ -14,7 +20,7 @@ class Timing:
 
     rows: int
     repeats: int
-    forward_s: float
+    forward_s: float  # of the anchor
     backward_s: float
     tail_s: float  # forward and backward of the trailing operations
     update_s: float
@@ -32,6 +38,7 @@ class LayerCost:
     kernel_work: float = 0.0
     tail_work: float = 0.0
     timing: Timing | None = None
+    note: str = ""  # why it was measured in part only, or estimated
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,30 @@ class Profile:
     batch: int
     layers: tuple[LayerCost, ...]
     machine: str = ""  # what the measurement ran on; empty for flops
+
+    def __post_init__(self) -> None:
+        if faults := list(self._faults()):
+            raise UsageError("; ".join(faults))
+
+    def _faults(self) -> Iterator[str]:
+        if UNIT_OF.get(self.costs) != self.unit:
+            known = " or ".join(f"{costs} in {unit}" for costs, unit in UNIT_OF.items())
+            yield f"costs {self.costs!r} in {self.unit!r} are unknown, only {known}"
+        if self.batch < 1:
+            yield f"batch {self.batch} has no rows"
+        if len(self._by_name) < len(self.layers):
+            yield "two layers have one name"
+        for cost in self.layers:
+            numbers = (
+                cost.filter_work,
+                cost.kernel_work,
+                cost.tail_work,
+                *(astuple(cost.timing) if cost.timing else ()),
+            )
+            if not all(math.isfinite(number) and number >= 0 for number in numbers):
+                yield f"layer {cost.layer} has a cost that is negative or not a number"
+            elif cost.timing and not (cost.timing.rows and cost.timing.repeats):
+                yield f"layer {cost.layer} was timed with no rows or no repeats"
 
     def __repr__(self) -> str:
         where = f" on {self.machine}" if self.machine else ""

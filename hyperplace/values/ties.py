@@ -4,8 +4,6 @@ Filters of a layer are interchangeable while everyone who reads one reads the ot
 is read the run ends; layers joined channel by channel (SAME) pass their boundaries on to each other.
 """
 
-from collections.abc import Collection
-
 from hyperplace.values.graph import Graph, Layer, Operand, Reads, Source
 
 Edges = dict[str, set[int]]
@@ -18,42 +16,35 @@ def interchangeable_edges(graph: Graph) -> Edges:
     return edges
 
 
-def pass_on_edges(graph: Graph, edges: Edges, solid: Collection[str] = ()) -> None:
-    """Add to `edges` what slices, groups and channel-by-channel ties demand; `solid` layers are never cut."""
+def pass_on_edges(graph: Graph, edges: Edges) -> None:
+    """Add to `edges` what slices, groups and channel-by-channel ties demand."""
     before = -1
     while before != (before := sum(map(len, edges.values()))):
         for layer in graph.layers:
             for operand in layer.operands:
-                _pass_on_operand(layer, operand, edges, solid)
+                _pass_on_operand(layer, operand, edges)
 
 
-def _pass_on_operand(layer: Layer, operand: Operand, edges: Edges, solid: Collection[str]) -> None:
+def _pass_on_operand(layer: Layer, operand: Operand, edges: Edges) -> None:
     group_edges: set[int] = set()
     if operand.reads is Reads.GROUP:
         group_edges = {g * operand.num_channels // layer.groups for g in range(layer.groups + 1)}
-        if layer.name not in solid:
-            edges[layer.name] |= {g * layer.num_filters // layer.groups for g in range(layer.groups + 1)}
+        edges[layer.name] |= {g * layer.num_filters // layer.groups for g in range(layer.groups + 1)}
     for first, source in operand.located():
-        if source.layer not in solid:
-            edges[source.layer] |= {source.start, source.stop}
-            edges[source.layer] |= _to_filters(source, first, group_edges)
-        if operand.reads is Reads.SAME and layer.name not in solid:
-            edges[layer.name] |= {first, first + source.num_channels}
-            if source.layer not in solid:
-                _pass_on_channels(layer, source, first, edges)
+        edges[source.layer] |= {source.start, source.stop}
+        edges[source.layer] |= _to_filters(source, first, group_edges)
+        if operand.reads is Reads.SAME:
+            _pass_on_channels(layer, source, first, edges)
 
 
 def _pass_on_channels(layer: Layer, source: Source, first: int, edges: Edges) -> None:
+    edges[layer.name] |= {first, first + source.num_channels}
     inside = {e for e in edges[source.layer] if source.start <= e <= source.stop}
     edges[layer.name] |= {first + (e - source.start) * source.width for e in inside}
     edges[source.layer] |= _to_filters(source, first, edges[layer.name])
 
 
 def _to_filters(source: Source, first: int, channels: set[int]) -> set[int]:
-    """Return the filters of the source at which the given channel boundaries lie."""
-    last = first + source.num_channels
-    return {
-        source.start + (channel - first) // source.width
-        for channel in channels
-        if first <= channel <= last and (channel - first) % source.width == 0
-    }
+    """Return the filters of the source at which the given channel boundaries lie: both sides of one cut through."""
+    inside = [channel - first for channel in channels if first <= channel <= first + source.num_channels]
+    return {source.start + side // source.width for c in inside for side in (c, c + source.width - 1)}

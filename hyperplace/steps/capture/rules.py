@@ -23,6 +23,7 @@ class State:
     shape: tuple[int, ...]
     name: str = ""
     trained: tuple[str, ...] = ()  # the trained parameters it depends on
+    value: str = ""  # its name in the captured program
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ def _group_norm(site: Site) -> Anchor:
 def _per_map(site: Site) -> Follows:
     """Handle pooling and resampling: every channel by itself, whatever the arguments."""
     view = next(v for v in site.args.values() if isinstance(v, View))
-    if len(view.shape) < 3:
+    if len(view.shape) != 2 + int(next(letter for letter in site.op if letter.isdigit())):
         raise Unsplittable("it pools over channels")
     return Follows(view)
 
@@ -194,7 +195,8 @@ def _reshape(site: Site) -> Moved:
 
 
 def _identity(site: Site) -> Outcome:
-    return Follows(next(iter(_views(site))))
+    view = next(iter(_views(site)))
+    return Follows(view) if view.channel_dims == 1 else Moved((view,))
 
 
 def _permute(site: Site) -> Outcome:
@@ -231,7 +233,7 @@ def _slice(site: Site) -> Outcome:
     if dim == 0 or site.args.get("step", 1) != 1:
         raise Unsplittable("it takes single rows of the batch or every n-th channel")
     start = site.args.get("start") or 0
-    start = start + view.shape[1] if start < 0 else start
+    start = max(start + view.shape[1], 0) if start < 0 else start
     return Moved((cut(view, start, start + site.shape[1], site.shape),))
 
 

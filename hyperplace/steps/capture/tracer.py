@@ -4,7 +4,7 @@ Every call either starts a layer, trails the layer whose output only it reads, r
 """
 
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch.fx.node import map_arg
 from torch.utils.flop_counter import FlopCounterMode
 
 from hyperplace.errors import ModelError
+from hyperplace.steps.capture.aliases import is_in_place, op_name, refuse_shared_write
 from hyperplace.steps.capture.rules import Anchor, Follows, Moved, Site, State, channel_rule
 from hyperplace.steps.capture.views import Unsplittable, View
 from hyperplace.values.graph import Call, Graph, Layer, Operand, Parameter, Reads, Ref, Rule, Source
@@ -51,6 +52,7 @@ class Tracer:
         self._rows = rows
         self._values: dict[Node, Any] = {}  # View, State, a tuple of Views, or a constant
         self._prologue: dict[Node, tuple[Call, ...]] = {}  # the calls that compute a State
+        self._shuffles: dict[Node, tuple[Node, ...]] = {}  # the calls since a shuffle began, up to this one
         self._drafts: dict[str, _Draft] = {}
         self._parameters: dict[str, Parameter] = {}
         self._outputs: tuple[Operand, ...] = ()
@@ -72,40 +74,55 @@ class Tracer:
             trained = spec.kind is InputKind.PARAMETER and _tensor(node).requires_grad
             shape = _shape(node)
             name = spec.target
-            self._values[node] = State(shape, name, (name,) if trained else ())
+            self._keep(node, State(shape, name, (name,) if trained else ()))
             self._parameters[name] = Parameter(name, shape, _num_bytes(node), trained)
         elif isinstance(node.meta.get("val"), torch.Tensor):
             shape = _shape(node)
             num_filters = shape[1] if len(shape) > 1 else 1
             draft = _Draft(node.name, "input", Rule.INPUT, num_filters, (), 0, out_bytes=_num_bytes(node))
             self._drafts[node.name] = draft
-            self._values[node] = self._output_of(draft, node)
+            self._keep(node, self._output_of(draft, node))
 
     def _call(self, node: Node) -> None:
-        op = _op_name(node)
+        op = op_name(node)
         if node.target is operator.getitem:
-            self._values[node] = self._element(node)
+            self._keep(node, self._element(node))
             return
-        if op in _IGNORED or not (node.users or op.endswith("_")):
+        if op in _IGNORED or not (node.users or is_in_place(node)):
             return
+        if not hasattr(node.target, "_schema"):
+            raise ModelError(
+                f"the model runs a nested program ({op}), which cannot be placed; "
+                "take torch.no_grad, autocast or spectral norm out of its forward"
+            )
         operands = [n for n in node.all_input_nodes if isinstance(self._values.get(n), View | tuple)]
         if operands:
             self._data_call(node, op, operands)
         else:
             self._state_call(node)
-        if op.endswith("_") and isinstance(node.args[0], Node):
-            # In place: whoever reads the argument from now on reads the result.
+        if is_in_place(node) and isinstance(node.args[0], Node):
+            refuse_shared_write(node)
+            # Whoever reads the argument from now on reads the result.
             self._values[node.args[0]] = self._values[node]
+            self._prologue[node.args[0]] = self._prologue.get(node, ())
+
+    def _keep(self, node: Node, value: Any) -> None:
+        """Remember a value under its name in the captured program."""
+        named = isinstance(value, View | State)
+        self._values[node] = replace(value, value=node.name) if named else value
 
     def _element(self, node: Node) -> Any:
-        whole = self._values[node.args[0]]  # type: ignore[index]
-        return whole[node.args[1]] if isinstance(whole, tuple) else whole
+        producer, position = node.args
+        assert isinstance(producer, Node)
+        assert isinstance(position, int)
+        whole = self._values[producer]
+        return whole[position] if isinstance(whole, tuple) else whole
 
     def _state_call(self, node: Node) -> None:
         """Remember a value computed from parameters alone; the layer that reads it computes it."""
         states = [self._values[n] for n in node.all_input_nodes if isinstance(self._values.get(n), State)]
         trained = tuple(dict.fromkeys(name for state in states for name in state.trained))
-        self._values[node] = State(_shape(node), "", trained)
+        self._keep(node, State(_shape(node), "", trained))
         before = [call for n in node.all_input_nodes for call in self._prologue.get(n, ())]
         self._prologue[node] = (*dict.fromkeys(before), self._recorded(node))
 
@@ -113,15 +130,18 @@ class Tracer:
         try:
             outcome = channel_rule(self._site(node, op.rstrip("_")))
         except Unsplittable as reason:
-            self._values[node] = self._whole(node, operands, str(reason))
+            if any([self._end_shuffle(operand) for operand in operands]):
+                self._data_call(node, op, operands)  # a rule may fit now
+            else:
+                self._keep(node, self._whole(node, operands, str(reason)))
             return
         match outcome:
             case Moved():
-                self._values[node] = self._moved(node, outcome)
+                self._keep(node, self._moved(node, outcome))
             case Follows():
-                self._values[node] = self._followed(node, operands[0], outcome)
+                self._keep(node, self._followed(node, operands[0], outcome))
             case Anchor():
-                self._values[node] = self._anchored(node, operands, outcome)
+                self._keep(node, self._anchored(node, outcome))
 
     def _site(self, node: Node, op: str) -> Site:
         schema = node.target._schema  # type: ignore[union-attr]
@@ -144,13 +164,30 @@ class Tracer:
             draft = self._sole_reader(producer)
             if draft:
                 return self._trail(draft, node)
+        if isinstance(producer, Node) and outcome.views[0].channel_dims > 1:
+            self._shuffles[node] = (*self._shuffles.get(producer, ()), node)
         return outcome.views if len(_tensors(node)) > 1 or isinstance(node.meta["val"], list) else outcome.views[0]
+
+    def _end_shuffle(self, node: Node) -> bool:
+        """Place the begun shuffle behind a value whole, for readers that want it half done; say if there was one."""
+        view = self._values[node]
+        if not isinstance(view, View) or view.channel_dims == 1:
+            return False
+        first, *others = self._shuffles[node]
+        operands = [self._values[n] for n in first.all_input_nodes]
+        reads = tuple(Operand(v.value, v.shape, v.sources, Reads.ALL) for v in operands if isinstance(v, View))
+        draft = self._draft(first, Rule.WHOLE, 1, reads)
+        draft.reason = "its reshape splits channels, as half a channel shuffle does"
+        for call in others:
+            self._record(draft, call)
+        self._keep(node, self._output_of(draft, node))
+        return True
 
     def _followed(self, node: Node, operand: Node, outcome: Follows) -> View:
         draft = self._sole_reader(operand)
         if draft:
             return self._trail(draft, node)
-        return self._anchored(node, [operand], Anchor(Rule.CHANNELWISE, ((outcome.operand, Reads.SAME),)))
+        return self._anchored(node, Anchor(Rule.CHANNELWISE, ((outcome.operand, Reads.SAME),)))
 
     def _sole_reader(self, producer: Node) -> _Draft | None:
         """Return the layer whose untouched output this is, if nobody else reads it and it is not an input."""
@@ -163,9 +200,8 @@ class Tracer:
         self._record(draft, node)
         return self._output_of(draft, node)
 
-    def _anchored(self, node: Node, operands: list[Node], anchor: Anchor) -> View:
-        operand_of = {self._values[n]: n.name for n in reversed(operands)}
-        reads = tuple(Operand(operand_of[v], v.shape, v.sources, r) for v, r in anchor.operands)
+    def _anchored(self, node: Node, anchor: Anchor) -> View:
+        reads = tuple(Operand(v.value, v.shape, v.sources, r) for v, r in anchor.operands)
         draft = self._draft(node, anchor.rule, _shape(node)[1], reads)
         draft.anchor = anchor
         return self._output_of(draft, node)
@@ -173,8 +209,8 @@ class Tracer:
     def _whole(self, node: Node, operands: list[Node], reason: str) -> View | tuple[View, ...]:
         draft = self._sole_reader(operands[0]) if len(operands) == 1 else None
         if not draft or draft.rule is not Rule.WHOLE:
-            views = {n.name: v for n in operands for v in _flat(self._values[n])}
-            reads = tuple(Operand(name, v.shape, v.sources, Reads.ALL) for name, v in views.items())
+            views = dict.fromkeys(v for n in operands for v in _flat(self._values[n]))
+            reads = tuple(Operand(v.value, v.shape, v.sources, Reads.ALL) for v in views)
             draft = self._draft(node, Rule.WHOLE, 1, reads)
             draft.reason = reason
         else:
@@ -186,7 +222,7 @@ class Tracer:
 
     def _draft(self, node: Node, rule: Rule, num_filters: int, operands: tuple[Operand, ...]) -> _Draft:
         name = self._layer_name(node)
-        draft = _Draft(name, _op_name(node).rstrip("_"), rule, num_filters, operands, _num_bytes(node))
+        draft = _Draft(name, op_name(node).rstrip("_"), rule, num_filters, operands, _num_bytes(node))
         self._drafts[name] = draft
         self._record(draft, node)
         draft.num_anchor_calls = len(draft.calls)
@@ -197,7 +233,7 @@ class Tracer:
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         path, kind = stack[-1] if stack else ("", "")
         path = path.split("@")[0]
-        op = _op_name(node).strip("_")
+        op = op_name(node).strip("_")
         name = path if path and str(kind).startswith("torch.nn.modules.") else f"{path}.{op}".strip(".")
         number, unique = 1, name
         while unique in self._drafts:
@@ -210,12 +246,12 @@ class Tracer:
         for argument in node.all_input_nodes:
             value = self._values.get(argument)
             if isinstance(value, State):
-                names = {value.name: None} if value.name else dict.fromkeys(value.trained)
-                draft.state.update(names)
-                draft.calls += [c for c in self._prologue.get(argument, ()) if c not in draft.calls]
+                prologue = self._prologue.get(argument, ())
+                draft.state.update(dict.fromkeys(_state_names(prologue) if prologue else [value.name]))
+                draft.calls += [call for call in prologue if call not in draft.calls]
         draft.calls.append(self._recorded(node))
         draft.out_bytes = sum(_tensor_bytes(v) for v in _tensors(node))
-        if not _op_name(node).endswith("_") and _op_name(node) not in ("flatten", "view", "reshape"):
+        if not op_name(node).endswith("_") and op_name(node) not in ("flatten", "view", "reshape"):
             draft.saved_bytes += draft.out_bytes
 
     def _recorded(self, node: Node) -> Call:
@@ -227,7 +263,9 @@ class Tracer:
     def _constant(self, arg: Any) -> Any:
         if isinstance(arg, Node):
             value = self._values.get(arg)
-            return Ref(value.name, True) if isinstance(value, State) and value.name else Ref(arg.name)
+            if isinstance(value, State) and value.name:
+                return Ref(value.name, True)
+            return Ref(value.value if isinstance(value, View | State) else arg.name)
         if isinstance(arg, list | tuple):
             return tuple(self._constant(a) for a in arg)
         return arg if arg is None or isinstance(arg, bool | int | float | str) else str(arg)
@@ -241,8 +279,11 @@ class Tracer:
         return View(shape, (Source(draft.name, 0, draft.num_filters, width),), layer, has_rows=has_rows)
 
     def _output(self, node: Node) -> None:
+        for value in node.all_input_nodes:
+            if value in self._shuffles:
+                self._end_shuffle(value)
         self._outputs = tuple(
-            Operand(n.name, view.shape, view.sources, Reads.ALL)
+            Operand(view.value, view.shape, view.sources, Reads.ALL)
             for n in node.all_input_nodes
             for view in _flat(self._values.get(n))
         )
@@ -279,18 +320,19 @@ class Tracer:
         )
 
 
+def _state_names(calls: tuple[Call, ...]) -> list[str]:
+    """Return the parameters and buffers that some calls read."""
+    args = [arg for call in calls for arg in (*call.args, *(value for _, value in call.kwargs))]
+    flat = [inner for arg in args for inner in (arg if isinstance(arg, tuple) else (arg,))]
+    return [ref.name for ref in flat if isinstance(ref, Ref) and ref.is_state]
+
+
 def _counted_macs(node: Node) -> int:
     """Count the multiply-adds of any call by running it on its fake tensors under torch's own counter."""
     args, kwargs = map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
     with FlopCounterMode(display=False) as counter:
         node.target(*args, **kwargs)  # type: ignore[operator]
     return int(counter.get_total_flops()) // 2
-
-
-def _op_name(node: Node) -> str:
-    """Return `conv2d` for aten.conv2d.default; in-place operations keep their underscore."""
-    target = node.target
-    return str(getattr(target, "overloadpacket", getattr(target, "__name__", target))).split(".")[-1]
 
 
 def _flat(value: Any) -> tuple[View, ...]:

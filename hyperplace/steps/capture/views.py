@@ -29,6 +29,7 @@ class View:
     layer: str | None = None
     channel_dims: int = 1
     order: tuple[int, ...] = ()
+    value: str = ""  # its name in the captured program
     has_rows: bool = True  # false where dimension 0 is not the batch: then nothing but a whole layer can read it
 
     @property

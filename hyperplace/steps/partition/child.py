@@ -20,7 +20,7 @@ def main(request_path: str, answer_path: str) -> int:
     with np.load(request_path, allow_pickle=False) as request:
         solve = SOLVERS[str(request["solver"])]
         try:
-            answers = solve(dict(request))
+            answers = solve(dict(request), os.path.dirname(request_path))
         except ImportError as fault:
             print(fault, file=sys.stderr)
             return EXIT_MISSING_LIBRARY
@@ -30,20 +30,22 @@ def main(request_path: str, answer_path: str) -> int:
     return 0
 
 
-def kahypar(request: Request) -> np.ndarray[Any, Any]:
-    """Return one row per (epsilon, seed). Nothing is reused: a used Context asks on stdin, a used Hypergraph adds up."""
+def kahypar(request: Request, folder: str) -> np.ndarray[Any, Any]:
+    """Return one row per seed. Nothing is reused: a used Context asks on stdin, a used Hypergraph adds up weights."""
     import kahypar as library
 
     num_nodes, num_blocks = len(request["weights"]), int(request["num_parts"])
-    arrays = [request[name].tolist() for name in ("offsets", "pins", "costs", "weights")]
-    offsets, pins, costs, weights = arrays
+    offsets, pins, costs, weights = (request[name].tolist() for name in ("offsets", "pins", "costs", "weights"))
+    ini_path = os.path.join(folder, "kahypar.ini")
     rows = []
-    for epsilon, seed in zip(request["epsilons"].tolist(), request["seeds"].tolist(), strict=True):
+    for seed, configuration in zip(request["seeds"].tolist(), request["configurations"].tolist(), strict=True):
+        with open(ini_path, "w") as file:
+            file.write(configuration)
         hypergraph = library.Hypergraph(num_nodes, len(costs), offsets, pins, num_blocks, costs, weights)
         context = library.Context()
-        context.loadINIconfiguration(str(request["ini"]))
+        context.loadINIconfiguration(ini_path)
         context.setK(num_blocks)
-        context.setEpsilon(epsilon)
+        context.setEpsilon(float(request["epsilon"]))
         context.setSeed(seed)
         context.suppressOutput(True)
         library.partition(hypergraph, context)
@@ -51,8 +53,8 @@ def kahypar(request: Request) -> np.ndarray[Any, Any]:
     return np.array(rows, np.int64)
 
 
-def mtkahypar(request: Request) -> np.ndarray[Any, Any]:
-    """Return one row per (epsilon, seed)."""
+def mtkahypar(request: Request, _folder: str) -> np.ndarray[Any, Any]:
+    """Return one row per seed."""
     import mtkahypar as library
 
     num_nodes, num_blocks = len(request["weights"]), int(request["num_parts"])
@@ -60,17 +62,17 @@ def mtkahypar(request: Request) -> np.ndarray[Any, Any]:
     costs, weights = request["costs"].tolist(), request["weights"].tolist()
     runtime = library.initialize(int(request["num_threads"]))
     rows = []
-    for epsilon, seed in zip(request["epsilons"].tolist(), request["seeds"].tolist(), strict=True):
+    for seed in request["seeds"].tolist():
         library.set_seed(seed)
         context = runtime.context_from_preset(library.PresetType.DEFAULT)
-        context.set_partitioning_parameters(num_blocks, epsilon, library.Objective.KM1)
+        context.set_partitioning_parameters(num_blocks, float(request["epsilon"]), library.Objective.KM1)
         context.logging = False
         hypergraph = runtime.create_hypergraph(context, num_nodes, len(costs), nets, weights, costs)
         rows.append(hypergraph.partition(context).get_partition())
     return np.array(rows, np.int64)
 
 
-SOLVERS: dict[str, Callable[[Request], np.ndarray[Any, Any]]] = {"kahypar": kahypar, "mtkahypar": mtkahypar}
+SOLVERS: dict[str, Callable[[Request, str], np.ndarray[Any, Any]]] = {"kahypar": kahypar, "mtkahypar": mtkahypar}
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ def _add_grid(assignment: Assignment, labels: Labels, part_of: Ints, kernels: In
 
 def _merge_equal(assignment: Assignment) -> None:
     """Give rows with the same parts one number, and columns likewise, so that equal filters look equal."""
+    assert assignment.grid is not None
     grid, row = np.unique(assignment.grid, axis=0, return_inverse=True)
     grid, column = np.unique(grid, axis=1, return_inverse=True)
     assignment.grid = grid

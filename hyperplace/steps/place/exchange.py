@@ -1,8 +1,8 @@
 """Exchange interchangeable filters so that what a part holds of a layer is one range.
 
-A part that holds 205 of 512 equal filters may as well hold the first 205: no byte and no work changes, and shards become
-slices instead of gathers. Filters tied channel by channel (an add and its operands) move together: a column is such a
-set of tied filters, and columns of one type, that is in the same interchangeable runs of the same layers, are
+A part that holds 205 of 512 equal filters may as well hold the first 205: no byte and no work changes, and shards
+become slices instead of gathers. Filters tied channel by channel (an add and its operands) move together: a column is
+such a set of tied filters, and columns of one type, that is in the same interchangeable runs of the same layers, are
 sorted by what is assigned to their members.
 """
 

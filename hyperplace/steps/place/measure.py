@@ -3,7 +3,7 @@
 import numpy as np
 
 from hyperplace.steps.place.assignment import Assignment
-from hyperplace.values.arrays import Ints
+from hyperplace.values.arrays import Floats, Ints
 from hyperplace.values.graph import Graph, Layer, Ref
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.partition import Partition, connectivity, is_feasible, work_per_part
@@ -61,11 +61,11 @@ def _parts(
     return tuple(PartMetrics(*(int(x) for x in row)) for row in rows)
 
 
-def _parameter_bytes(layer: Layer, assignment: Assignment, owned: Ints) -> Ints:
+def _parameter_bytes(layer: Layer, assignment: Assignment, owned: Ints) -> Floats:
     """Return each part's share of the layer's parameters: by filters, and of a split kernel by its area."""
-    shares = owned / layer.num_filters
+    shares: Floats = owned / layer.num_filters
     if assignment.grid is None:
-        return shares * layer.parameter_bytes  # type: ignore[no-any-return]
+        return shares * layer.parameter_bytes
     kernel = layer.calls[layer.num_anchor_calls - 1].args[1]
     kernel_bytes = sum(p.num_bytes for p in layer.parameters if isinstance(kernel, Ref) and p.name == kernel.name)
     rows = np.bincount(assignment.row_of, minlength=assignment.grid.shape[0])
@@ -73,4 +73,5 @@ def _parameter_bytes(layer: Layer, assignment: Assignment, owned: Ints) -> Ints:
     area = np.zeros(len(owned))
     read = assignment.grid >= 0
     np.add.at(area, assignment.grid[read], np.outer(rows, columns)[read])
-    return area / area.sum() * kernel_bytes + shares * (layer.parameter_bytes - kernel_bytes)  # type: ignore[no-any-return]
+    by_area: Floats = area * (kernel_bytes / area.sum())
+    return by_area + shares * (layer.parameter_bytes - kernel_bytes)

@@ -49,12 +49,15 @@ def reductions(graph: Graph, found: dict[str, Assignment], batch: int) -> tuple[
 def channels_read(layer: Layer, operand: Operand, assignment: Assignment, part: int) -> Mask:
     """Return which channels of the operand the part reads for this layer."""
     if assignment.grid is not None:
-        return np.asarray((assignment.grid == part).any(axis=0)[assignment.column_of])
-    mine = assignment.owner == part
+        used: Mask = (assignment.grid == part).any(axis=0)
+        read: Mask = used[assignment.column_of]
+        return read
+    mine: Mask = assignment.owner == part
     if operand.reads is Reads.SAME:
         return mine
     groups = layer.groups if operand.reads is Reads.GROUP else 1
-    return np.repeat(mine.reshape(groups, -1).any(axis=1), operand.num_channels // groups)
+    touched = np.logical_or.reduce(mine.reshape(groups, -1), axis=1)
+    return np.repeat(touched, operand.num_channels // groups)
 
 
 def _parts(assignment: Assignment) -> list[int]:

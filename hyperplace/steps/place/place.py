@@ -22,6 +22,8 @@ def place(graph: Graph, hypergraph: Hypergraph, partition: Partition, settings: 
             f"the partition has {len(partition.part_of)} vertices, the hypergraph {hypergraph.num_vertices}; "
             "partition this model's own hypergraph (see hyperplace export)"
         )
+    if partition.num_parts != settings.k:
+        raise UsageError(f"the partition has {partition.num_parts} parts, but k={settings.k}; give --k the same number")
     if hypergraph.labels is None:
         raise UsageError(
             "a hypergraph from a file does not say which filters its vertices are; build it from the model"

@@ -1,0 +1,35 @@
+"""`hyperplace export`: the hypergraph as a file for PaToH, hMETIS or anyone else."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import options
+from .load import load
+from .terminal import layer_progress, say
+
+
+def export(
+    model: options.Model,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")],
+    grain: options.Grain = "coarse",
+    format: Annotated[str, typer.Option(help="patoh or hmetis.")] = "patoh",
+    costs: options.Costs = "measured",
+    batch: options.Batch = 32,
+    blocks: options.Blocks = "64",
+    fc: options.Fc = "neurons",
+    input: options.Input = None,
+) -> None:
+    """Write the hypergraph of a model; partition it with any tool and come back with partition --from-partition."""
+    from hyperplace import api
+    from hyperplace.files.hypergraph import format_named, write_hypergraph
+
+    format_named(format)
+    loaded = load(model, input)
+    graph = api.capture(loaded.module, loaded.sample)
+    with layer_progress("measuring") as on_layer:
+        profile = api.profile(graph, costs=costs, batch=batch, on_layer=on_layer)
+    hypergraph = api.build(graph, profile, grain=grain, blocks=options.number_of_blocks(blocks), fc=fc)
+    write_hypergraph(output, hypergraph, format)
+    say(f"{output}: {hypergraph}")

@@ -1,0 +1,55 @@
+"""Run a command; faults become one line on stderr: `error: ...`, exit 1, or exit 2 for a wrong option."""
+
+import os
+import sys
+import traceback
+
+import typer
+
+from hyperplace.errors import HyperplaceError, UsageError
+
+from .compare import compare
+from .export import export
+from .models import models
+from .partition import partition
+from .profile import profile
+
+app = typer.Typer(
+    name="hyperplace",
+    help="Decide which filters of a PyTorch CNN live on which device, and prove what that costs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("partition")(partition)
+app.command("profile")(profile)
+app.command("export")(export)
+app.command("compare")(compare)
+app.command("models")(models)
+
+
+@app.callback()
+def options(
+    debug: bool = typer.Option(False, "--debug", help="Show the whole traceback of an error."),
+) -> None:
+    """Decide which filters of a PyTorch CNN live on which device, and prove what that costs."""
+
+
+def main() -> None:
+    """Run the command line of this process and exit."""
+    # Typer handles --debug only before the command; a fault may also happen before it is handled at all.
+    debug = "--debug" in sys.argv
+    sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    try:
+        app()
+    except HyperplaceError as fault:
+        if debug:
+            traceback.print_exc()
+        print(f"error: {fault}", file=sys.stderr)
+        sys.exit(2 if isinstance(fault, UsageError) else 1)
+    except KeyboardInterrupt:
+        print("error: interrupted; nothing was written", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -1,0 +1,53 @@
+"""The options that several commands share, and the values behind their words."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hyperplace.errors import UsageError
+
+Model = Annotated[
+    str, typer.Argument(help="A zoo model, package.module:factory, or path/to/file.py:factory.", show_default=False)
+]
+Input = Annotated[
+    list[str] | None,
+    typer.Option("--input", help="Shape of an input without the batch, such as 3x224x224; once per input."),
+]
+Batch = Annotated[int, typer.Option(help="Rows of a mini-batch.")]
+Costs = Annotated[str, typer.Option(help="What vertices weigh: measured seconds, or counted flops.")]
+Grain = Annotated[str, typer.Option(help="coarse: a vertex per filter block; fine: per channel kernel too.")]
+Blocks = Annotated[str, typer.Option(help="The most blocks per layer, or all: one per filter.")]
+Fc = Annotated[str, typer.Option(help="neurons: linear layers may be split; whole: each is one vertex.")]
+Partitioner = Annotated[
+    str, typer.Option(help="kahypar, mtkahypar, or a baseline: single, layerwise, horizontal, incremental, random.")
+]
+Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Folder for the files.", show_default=False)]
+
+
+def number_of_blocks(text: str) -> int | None:
+    """Return the number of blocks, or None for all."""
+    if text == "all":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"--blocks {text} is neither a number nor all") from None
+
+
+def integers(text: str, option: str) -> list[int]:
+    """Return 2,4,8 as numbers."""
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise UsageError(f"{option} {text} is not a list of whole numbers such as 2,4,8") from None
+
+
+def fractions(text: str, option: str) -> list[float]:
+    """Return 0.03,0.1 as numbers."""
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        raise UsageError(f"{option} {text} is not a list of numbers such as 0.03,0.1") from None

@@ -1,0 +1,155 @@
+"""`hyperplace partition`: from a model to a plan."""
+
+import json as json_text
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hyperplace.errors import UsageError
+
+from . import options
+from .folder import check_folder, write_figure
+from .load import load
+from .terminal import layer_progress, say
+
+if TYPE_CHECKING:
+    from hyperplace.api import Placement
+    from hyperplace.values.comparison import ComparisonRow
+    from hyperplace.values.hypergraph import Hypergraph
+    from hyperplace.values.partition import Partition
+
+FILES = {"hypergraph": "hypergraph.patoh", "partition": "partition.txt", "figure": "plan.png", "plan": "plan.json"}
+
+
+def partition(
+    model: options.Model,
+    k: Annotated[int | None, typer.Option(help="Number of parts.", show_default="4")] = None,
+    imbalance: Annotated[float, typer.Option(help="Heaviest part / average part - 1 may be at most this.")] = 0.1,
+    grain: options.Grain = "coarse",
+    partitioner: options.Partitioner = "kahypar",
+    costs: options.Costs = "measured",
+    batch: options.Batch = 32,
+    blocks: options.Blocks = "64",
+    fc: options.Fc = "neurons",
+    seed: options.Seed = 0,
+    input: options.Input = None,
+    profile: Annotated[Path | None, typer.Option(help="Use this profile file instead of measuring.")] = None,
+    from_partition: Annotated[
+        Path | None, typer.Option(help="Use this partition vector (one part per line) instead of a partitioner.")
+    ] = None,
+    out: options.Out = None,
+    json: options.Json = False,
+) -> None:
+    """Place a model on k parts: print the parts, the map and the costs, and write plan, hypergraph, vector, figure."""
+    from hyperplace import api
+    from hyperplace.values.plan import Settings
+
+    loaded = load(model, input)
+    chosen = "file" if from_partition else partitioner
+    settings = Settings(
+        loaded.name,
+        4 if k is None else k,
+        imbalance,
+        grain,
+        chosen,
+        costs,
+        batch,
+        options.number_of_blocks(blocks),
+        fc,
+        seed,
+    )
+    folder = out or Path("results") / f"{loaded.name}-k{settings.k}-{grain}"
+    check_folder(folder)
+    with layer_progress(f"measuring {loaded.name}") as on_layer:
+        placement = api.run(
+            loaded.module,
+            loaded.sample,
+            settings,
+            given_profile=_read_profile(profile, batch) if profile else None,
+            read_partition=(lambda h: _read_vector(from_partition, h, k)) if from_partition else None,
+            on_layer=on_layer,
+        )
+    _write(folder, placement)
+    if json:
+        print(json_text.dumps(_summary(placement, folder)))
+    else:
+        _show(placement, api.baselines(placement), folder)
+
+
+def _read_profile(path: Path, batch: int) -> Any:
+    from hyperplace.files.profile import parse_profile
+    from hyperplace.files.write import read_text
+
+    profile = parse_profile(read_text(path), str(path))
+    if profile.batch != batch:
+        raise UsageError(f"{path} was measured for batch {profile.batch}; give --batch {profile.batch}")
+    return profile
+
+
+def _read_vector(path: Path, hypergraph: "Hypergraph", k: int | None) -> "Partition":
+    from hyperplace.files.vector import parse_vector
+    from hyperplace.files.write import read_text
+
+    return parse_vector(read_text(path), str(path), hypergraph.num_vertices, k)
+
+
+def _write(folder: Path, placement: "Placement") -> None:
+    """Write the plan last: where there is one, the rest is there too."""
+    from hyperplace.api import save_plan
+    from hyperplace.files.hypergraph import write_hypergraph
+    from hyperplace.files.vector import vector_text
+    from hyperplace.files.write import write_text
+    from hyperplace.report.figure import plan_figure
+
+    write_hypergraph(folder / FILES["hypergraph"], placement.hypergraph, "patoh")
+    write_text(folder / FILES["partition"], vector_text(placement.partition))
+    write_figure(folder / FILES["figure"], plan_figure(placement.plan))
+    save_plan(placement.plan, folder / FILES["plan"])
+
+
+def _summary(placement: "Placement", folder: Path) -> dict[str, Any]:
+    settings, metrics, hypergraph = placement.plan.settings, placement.plan.metrics, placement.hypergraph
+    return {
+        "model": settings.model,
+        "k": settings.k,
+        "imbalance": settings.imbalance,
+        "grain": settings.grain,
+        "partitioner": settings.partitioner,
+        "costs": settings.costs,
+        "batch": settings.batch,
+        "blocks": settings.blocks if settings.blocks else "all",
+        "fc": settings.fc,
+        "seed": settings.seed,
+        "num_vertices": hypergraph.num_vertices,
+        "num_nets": hypergraph.num_nets,
+        "num_pins": hypergraph.num_pins,
+        "work_per_part": list(metrics.work_per_part),
+        "work_unit": metrics.work_unit,
+        "max_over_avg": metrics.max_over_avg,
+        "volume_bytes": metrics.volume_bytes,
+        "training_volume_bytes": metrics.training_volume_bytes,
+        "data_parallel_bytes": metrics.data_parallel_bytes,
+        "num_messages": len(placement.plan.messages),
+        "feasible": metrics.feasible,
+        "seconds": placement.seconds,
+        **{what: str(folder / name) for what, name in FILES.items()},
+    }
+
+
+def _show(placement: "Placement", others: "list[ComparisonRow]", folder: Path) -> None:
+    from rich.console import Console
+
+    from hyperplace.report.layermap import layer_map
+    from hyperplace.report.parts import render_parts
+    from hyperplace.report.versus import render_versus
+
+    console = Console(highlight=False)
+    plan = placement.plan
+    for text in (plan, placement.profile, placement.hypergraph):
+        console.print(text, soft_wrap=True, markup=False)
+    for picture in (layer_map(plan, console.width), render_parts(plan), render_versus(plan, others)):
+        console.print()
+        console.print(picture)
+    seconds = ", ".join(f"{step} {s:.1f} s" for step, s in placement.seconds.items())
+    say(f"\n{seconds}\nwritten to {folder}/: {', '.join(FILES.values())}")

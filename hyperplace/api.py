@@ -1,0 +1,255 @@
+"""The composer: the one place that knows the order of the steps.
+
+capture -> profile -> build -> partition -> place. Every function here takes finished values and returns a new one;
+`run` does the whole chain and keeps everything in between, with the seconds each step took.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hyperplace.errors import BalanceError, FileError, PartitionerError, UsageError
+from hyperplace.files.plan import parse_plan, plan_text
+from hyperplace.files.profile import cache_path, parse_profile, profile_text
+from hyperplace.files.write import read_text, write_text
+from hyperplace.steps.build import build
+from hyperplace.steps.partition import partition as _partition
+from hyperplace.values.comparison import Comparison, ComparisonRow
+from hyperplace.values.graph import Graph
+from hyperplace.values.hypergraph import Hypergraph
+from hyperplace.values.partition import Partition
+from hyperplace.values.plan import COSTS, GRAINS, Plan, Settings
+from hyperplace.values.profile import Profile
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["Placement", "build", "capture", "compare", "load_plan", "partition", "place", "profile", "run", "save_plan"]
+
+OnLayer = Callable[[int, int, str], None]  # done, total, name
+T = TypeVar("T")
+
+
+def capture(model: "nn.Module", sample: Any) -> Graph:
+    """Return the layers of a model for a sample input: a tensor of shape (rows, channels, ...) or a tuple of them."""
+    from hyperplace.steps.capture import capture as step
+
+    return step(model, sample)
+
+
+def profile(
+    graph: Graph,
+    *,
+    costs: str = "measured",
+    batch: int = 32,
+    device: str = "cpu",
+    threads: int | None = None,
+    use_cache: bool = True,
+    on_layer: OnLayer | None = None,
+) -> Profile:
+    """Return what every layer costs for a batch: measured here (and remembered), or counted FLOPs."""
+    if batch < 1:
+        raise UsageError(f"batch {batch} is less than 1; give the rows of a mini-batch")
+    if costs not in COSTS:
+        raise UsageError(f"costs {costs!r} are unknown; choose one of {', '.join(COSTS)}")
+    if costs == "flops":
+        from hyperplace.steps.profile.flops import count_flops
+
+        return count_flops(graph, batch)
+    return _measured(graph, batch, device, threads, use_cache=use_cache, on_layer=on_layer)
+
+
+def _measured(
+    graph: Graph, batch: int, device: str, threads: int | None, *, use_cache: bool, on_layer: OnLayer | None
+) -> Profile:
+    from hyperplace.steps.profile.measure import measure
+
+    path = cache_path(graph, batch, device, threads)
+    if use_cache and path.exists():
+        with suppress(FileError):  # a broken cache is worth no more than none
+            return parse_profile(read_text(path), str(path))
+    measured = measure(graph, batch, device=device, threads=threads, on_layer=on_layer)
+    with suppress(FileError):  # a cache that cannot be written only costs the next run its time
+        write_text(path, profile_text(measured))
+    return measured
+
+
+def partition(
+    hypergraph: Hypergraph, k: int, imbalance: float, *, partitioner: str = "kahypar", seed: int = 0
+) -> Partition:
+    """Return a partition of the hypergraph into k parts, none heavier than (1 + imbalance) x the average."""
+    return _partition(hypergraph, k, imbalance, partitioner=partitioner, seed=seed)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Everything one run made, from the graph to the plan, and the seconds of each step."""
+
+    graph: Graph
+    profile: Profile
+    hypergraph: Hypergraph
+    partition: Partition
+    plan: Plan
+    seconds: dict[str, float] = field(compare=False)
+
+
+def run(
+    model: "nn.Module",
+    sample: Any,
+    settings: Settings,
+    *,
+    given_profile: Profile | None = None,
+    read_partition: Callable[[Hypergraph], Partition] | None = None,
+    on_layer: OnLayer | None = None,
+) -> Placement:
+    """Take a model all the way to its plan.
+
+    `given_profile` replaces the profile step; `read_partition` replaces the partitioner and may name another k.
+    """
+    from hyperplace.steps.place import place as place_step
+
+    clock = _Clock()
+    graph = clock.timed("capture", lambda: capture(model, sample))
+    costs = given_profile or clock.timed(
+        "profile", lambda: profile(graph, costs=settings.costs, batch=settings.batch, on_layer=on_layer)
+    )
+    hypergraph = clock.timed(
+        "build", lambda: build(graph, costs, grain=settings.grain, blocks=settings.blocks, fc=settings.fc)
+    )
+    found = clock.timed("partition", lambda: (read_partition or _partitioned(settings))(hypergraph))
+    settings = replace(settings, k=found.num_parts)
+    plan = clock.timed("place", lambda: place_step(graph, hypergraph, found, settings))
+    return Placement(graph, costs, hypergraph, found, plan, clock.seconds)
+
+
+def _partitioned(settings: Settings) -> Callable[[Hypergraph], Partition]:
+    return lambda hypergraph: partition(
+        hypergraph, settings.k, settings.imbalance, partitioner=settings.partitioner, seed=settings.seed
+    )
+
+
+class _Clock:
+    """The seconds of named steps."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def timed(self, step: str, work: Callable[[], T]) -> T:
+        start = time.perf_counter()
+        result = work()
+        self.seconds[step] = time.perf_counter() - start
+        return result
+
+
+def place(
+    model: "nn.Module",
+    sample: Any,
+    *,
+    k: int = 4,
+    imbalance: float = 0.1,
+    grain: str = "coarse",
+    partitioner: str = "kahypar",
+    costs: str = "flops",
+    batch: int = 32,
+    blocks: int | None = 64,
+    fc: str = "neurons",
+    seed: int = 0,
+) -> Plan:
+    """Return the plan that places a model on k parts, with its metrics.
+
+    >>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
+    """
+    name = type(model).__name__
+    return run(model, sample, Settings(name, k, imbalance, grain, partitioner, costs, batch, blocks, fc, seed)).plan
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the comparison: a partitioner on a grain; `limited` where it obeys an imbalance."""
+
+    name: str
+    grain: str
+    partitioner: str
+    limited: bool = False
+
+
+METHODS = (
+    Method("layer-wise", "coarse", "layerwise"),
+    Method("filter-wise horizontal", "coarse", "horizontal"),
+    Method("filter-wise incremental", "coarse", "incremental"),
+    Method("channel-wise incremental", "fine", "incremental"),
+    Method("coarse", "coarse", "kahypar", limited=True),
+    Method("fine", "fine", "kahypar", limited=True),
+)
+
+
+def compare(
+    model: "nn.Module",
+    sample: Any,
+    *,
+    k: Sequence[int] = (2, 4, 8),
+    imbalance: Sequence[float] = (0.1,),
+    partitioner: str = "kahypar",
+    costs: str = "flops",
+    batch: int = 32,
+    blocks: int | None = 64,
+    fc: str = "neurons",
+    seed: int = 0,
+    name: str = "",
+    on_layer: OnLayer | None = None,
+    on_row: Callable[[ComparisonRow], None] | None = None,
+) -> Comparison:
+    """Return what every method needs for every k and imbalance: the thesis's tables with our numbers."""
+    name = name or type(model).__name__
+    graph = capture(model, sample)
+    costed = profile(graph, costs=costs, batch=batch, on_layer=on_layer)
+    hypergraphs = {grain: build(graph, costed, grain=grain, blocks=blocks, fc=fc) for grain in GRAINS}
+    rows = []
+    for num_parts in k:
+        for method in METHODS:
+            for limit in imbalance if method.limited else imbalance[:1]:
+                chosen = partitioner if method.limited else method.partitioner
+                settings = Settings(name, num_parts, limit, method.grain, chosen, costs, batch, blocks, fc, seed)
+                rows.append(compare_row(method, graph, hypergraphs[method.grain], settings))
+                if on_row:
+                    on_row(rows[-1])
+    return Comparison(name, batch, costs, blocks, fc, graph.parameter_bytes, tuple(rows))
+
+
+def compare_row(method: Method, graph: Graph, hypergraph: Hypergraph, settings: Settings) -> ComparisonRow:
+    """Return one method's row; one that cannot meet the limit has no figures and says why."""
+    from hyperplace.steps.place import place as place_step
+
+    clock = _Clock()
+    limit = settings.imbalance if method.limited else None
+    try:
+        found = clock.timed("partition", lambda: _partitioned(settings)(hypergraph))
+    except (BalanceError, PartitionerError) as fault:
+        return ComparisonRow.failed(method.name, settings, limit, graph.parameter_bytes, str(fault))
+    plan = place_step(graph, hypergraph, found, settings)
+    return ComparisonRow.of(method.name, plan, limit, clock.seconds["partition"])
+
+
+def baselines(placement: Placement) -> list[ComparisonRow]:
+    """Return what the simple methods would need in the plan's place, on its own hypergraph."""
+    settings, grain = placement.plan.settings, placement.plan.settings.grain
+    methods = [method for method in METHODS if method.grain == grain and not method.limited]
+    if grain == "fine":
+        methods += [replace(method, grain="fine") for method in METHODS[:2]]
+    return [
+        compare_row(method, placement.graph, placement.hypergraph, replace(settings, partitioner=method.partitioner))
+        for method in methods
+    ]
+
+
+def save_plan(plan: Plan, path: str | Path) -> None:
+    """Write the plan as JSON; the file appears whole or not at all."""
+    write_text(path, plan_text(plan))
+
+
+def load_plan(path: str | Path) -> Plan:
+    """Read a plan file; a broken one gives an error that says where. Nothing in it is executed."""
+    return parse_plan(read_text(path), str(path))

@@ -1,0 +1,33 @@
+"""Profiles as files, and where measured ones are kept so that a model is measured once."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from hyperplace.files.records import parse_record, record_text
+from hyperplace.values.graph import Graph
+from hyperplace.values.machine import machine_line
+from hyperplace.values.profile import Profile
+
+VERSION = 1
+
+
+def profile_text(profile: Profile) -> str:
+    """Return the profile as JSON."""
+    return record_text(profile, "profile", VERSION)
+
+
+def parse_profile(text: str, name: str) -> Profile:
+    """Return the profile a text holds; a bad, old or hand-broken one gives a FileError that says where."""
+    return parse_record(text, name, Profile, "profile", VERSION)
+
+
+def cache_path(graph: Graph, batch: int, device: str = "cpu", threads: int | None = None) -> Path:
+    """Return where this measurement is kept, below $XDG_CACHE_HOME or ~/.cache.
+
+    The name is a hash of all it depends on: the layers with their calls and shapes, the batch, and the processor,
+    threads, device and torch version.
+    """
+    key = repr((VERSION, graph.layers, graph.rows, batch, machine_line(device, threads)))
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "hyperplace" / "profiles" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"

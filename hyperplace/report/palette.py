@@ -1,0 +1,40 @@
+"""One colour and one character per part, the same in the terminal and in figures."""
+
+import string
+from colorsys import hls_to_rgb
+
+# Tableau's ten, ordered so that neighbours differ for colour-blind readers too.
+FEW = (
+    "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1",
+    "#edc948", "#76b7b2", "#9c755f", "#ff9da7", "#86807e",
+)  # fmt: skip
+CHARACTERS = string.digits + string.ascii_lowercase + string.ascii_uppercase
+
+
+def part_color(part: int, num_parts: int) -> str:
+    """Return #rrggbb: distinct colours for up to ten parts, a rainbow in steps of lightness for more."""
+    if num_parts <= len(FEW):
+        return FEW[part]
+    rgb = hls_to_rgb(0.85 * part / num_parts, (0.40, 0.66, 0.53)[part % 3], 0.60)
+    return "#" + "".join(f"{round(255 * value):02x}" for value in rgb)
+
+
+def text_color(color: str) -> str:
+    """Return black or white, whichever can be read on the colour."""
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
+
+
+def part_character(part: int) -> str:
+    """Return 0-9, a-z, A-Z, and from part 62 on the same again."""
+    return CHARACTERS[part % len(CHARACTERS)]
+
+
+def character_key(num_parts: int) -> str:
+    """Say in a line which character is which part; nothing up to ten parts, where it is plain."""
+    if num_parts <= 10:
+        return ""
+    words = [f"{name} from part {low}" for name, low in (("a-z", 10), ("A-Z", 36)) if low < num_parts]
+    if num_parts > len(CHARACTERS):
+        words.append(f"the same characters again from part {len(CHARACTERS)}, so parts are listed too")
+    return "0-9 are parts 0-9, " + ", ".join(words)

@@ -1,0 +1,60 @@
+"""What every part of a plan does and holds, as a table."""
+
+from typing import TYPE_CHECKING
+
+from hyperplace.report.bars import part_list
+from hyperplace.report.tables import MIB
+from hyperplace.report.terminal import TerminalTable
+from hyperplace.report.work import work_scale
+from hyperplace.values.partition import balance_limit
+from hyperplace.values.plan import Plan
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import RenderableType
+
+COLUMNS = ("parameters", "activations", "memory", "sent", "received")
+
+
+def parts_table(plan: Plan) -> "pd.DataFrame":
+    """Return a row per part: its share of the work, its work, what it holds, sends and receives per mini-batch."""
+    import pandas as pd
+
+    parts, unit = plan.metrics.parts, plan.metrics.work_unit
+    scale = work_scale((part.work, unit) for part in parts)
+    total = plan.metrics.total_work
+    table = pd.DataFrame({"part": range(len(parts))})
+    table["work %"] = [100 * part.work / total if total else 0.0 for part in parts]
+    table[f"work {scale.name}"] = [scale.of(part.work, unit) for part in parts]
+    for name in COLUMNS:
+        table[f"{name} MiB"] = [getattr(part, _field(name)) / MIB for part in parts]
+    table["messages out"] = [part.num_sent for part in parts]
+    table["messages in"] = [part.num_received for part in parts]
+    return table
+
+
+def render_parts(plan: Plan) -> "RenderableType":
+    """Return the table for the terminal, and a line on the balance below it."""
+    from rich.console import Group
+    from rich.text import Text
+
+    style = "" if plan.metrics.feasible else "bold red"
+    return Group(
+        TerminalTable(parts_table(plan), spare=("messages", "activations")), Text(balance_line(plan), style=style)
+    )
+
+
+def balance_line(plan: Plan) -> str:
+    """Say in a sentence how the heaviest part stands to its limit."""
+    settings, metrics = plan.settings, plan.metrics
+    limit = balance_limit(metrics.total_work, settings.k, settings.imbalance)
+    over = [number for number, work in enumerate(metrics.work_per_part) if work > limit]
+    balance = f"max/avg {metrics.max_over_avg:.3f}"
+    if metrics.feasible:
+        return f"{balance}, within the limit of {1 + settings.imbalance:g}"
+    which = f"part {over[0]} is" if len(over) == 1 else f"parts {part_list(over)} are"
+    return f"{balance}, over the limit of {1 + settings.imbalance:g}: {which} too heavy"
+
+
+def _field(column: str) -> str:
+    return {"parameters": "parameter_bytes", "activations": "activation_bytes"}.get(column, f"{column}_bytes")

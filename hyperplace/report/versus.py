@@ -1,0 +1,81 @@
+"""A plan beside the baselines and data parallelism: the table under every plan."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hyperplace.report.rows import order_of
+from hyperplace.report.tables import MIB, NOTHING
+from hyperplace.report.terminal import TerminalTable
+from hyperplace.values.comparison import ComparisonRow
+from hyperplace.values.plan import Plan
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import RenderableType
+
+COLUMNS = ("placement", "forward MiB", "training MiB", "x this plan", "max/avg", "limit")
+
+
+def versus_table(plan: Plan, others: Sequence[ComparisonRow]) -> "pd.DataFrame":
+    """Return this plan, the others and data parallelism; the ratio is of training volumes per iteration."""
+    import pandas as pd
+
+    metrics, settings = plan.metrics, plan.settings
+    ours = metrics.training_volume_bytes
+    rows: list[tuple[str | float, ...]] = [
+        (
+            f"this plan ({settings.grain}, {settings.partitioner})",
+            metrics.volume_bytes / MIB,
+            ours / MIB,
+            _ratio(ours, ours),
+            metrics.max_over_avg,
+            "met" if metrics.feasible else "over",
+        )
+    ]
+    rows += [_row(other, plan) for other in sorted(others, key=order_of)]
+    copied = metrics.data_parallel_bytes
+    rows.append(("data parallelism", NOTHING, copied / MIB, _ratio(copied, ours), NOTHING, ""))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def render_versus(plan: Plan, others: Sequence[ComparisonRow]) -> "RenderableType":
+    """Return the table for the terminal, and a plain line for every baseline that beats the plan."""
+    from rich.console import Group
+    from rich.text import Text
+
+    lines = [Text(line, style="bold red") for line in better_lines(plan, others)]
+    return Group(TerminalTable(versus_table(plan, others)), *lines)
+
+
+def better_lines(plan: Plan, others: Sequence[ComparisonRow]) -> list[str]:
+    """Say which of the others meet the plan's limit and move fewer bytes, the best first, then data parallelism."""
+    metrics, imbalance = plan.metrics, plan.settings.imbalance
+    better = [other for other in others if other.volume_bytes < metrics.volume_bytes and other.meets(imbalance)]
+    lines = [
+        f"{other.method} ({other.partitioner}) meets the limit and moves less: "
+        f"{other.volume_bytes / MIB:,.1f} MiB forward instead of {metrics.volume_bytes / MIB:,.1f}"
+        for other in sorted(better, key=lambda other: (other.volume_bytes, order_of(other)))
+    ]
+    if metrics.data_parallel_bytes < metrics.training_volume_bytes:
+        lines.append(
+            f"data parallelism moves less: {metrics.data_parallel_bytes / MIB:,.1f} MiB per iteration "
+            f"instead of {metrics.training_volume_bytes / MIB:,.1f}"
+        )
+    return lines
+
+
+def _row(other: ComparisonRow, plan: Plan) -> tuple[str | float, ...]:
+    if not other.has_figures:
+        return (other.method, NOTHING, NOTHING, NOTHING, NOTHING, "no result")
+    return (
+        other.method,
+        other.volume_bytes / MIB,
+        other.training_volume_bytes / MIB,
+        _ratio(other.training_volume_bytes, plan.metrics.training_volume_bytes),
+        other.max_over_avg,
+        "met" if other.meets(plan.settings.imbalance) else "over",
+    )
+
+
+def _ratio(num_bytes: int, ours: int) -> float:
+    return num_bytes / ours if ours else NOTHING

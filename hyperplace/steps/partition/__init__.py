@@ -1,0 +1,5 @@
+"""Hypergraph -> Partition: the general partitioners, each in a process of its own, and the baselines."""
+
+from hyperplace.steps.partition.choose import PARTITIONERS, partition
+
+__all__ = ["PARTITIONERS", "partition"]

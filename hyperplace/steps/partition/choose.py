@@ -1,0 +1,44 @@
+"""The public function of this step, and the one place that lists every partitioner."""
+
+from collections.abc import Callable
+
+from hyperplace.errors import UsageError
+from hyperplace.steps.partition.baselines import horizontal, incremental, random, single
+from hyperplace.steps.partition.kahypar import kahypar
+from hyperplace.steps.partition.layerwise import layerwise
+from hyperplace.steps.partition.mtkahypar import mtkahypar
+from hyperplace.steps.partition.task import Task
+from hyperplace.values.arrays import Ints
+from hyperplace.values.hypergraph import Hypergraph
+from hyperplace.values.partition import Partition
+
+PARTITIONERS: dict[str, Callable[[Task], Ints]] = {
+    "kahypar": kahypar,
+    "mtkahypar": mtkahypar,
+    "single": single,
+    "layerwise": layerwise,
+    "horizontal": horizontal,
+    "incremental": incremental,
+    "random": random,
+}
+
+
+def partition(
+    hypergraph: Hypergraph,
+    num_parts: int,
+    imbalance: float,
+    *,
+    partitioner: str = "kahypar",
+    seed: int = 0,
+    time_limit_s: float = 300.0,
+) -> Partition:
+    """Split the vertices into parts: few bytes between parts, no part over (1 + imbalance) * average work.
+
+    kahypar and mtkahypar meet the imbalance or raise BalanceError; the baselines are what they are, and may miss it.
+    The same seed gives the same partition, except with mtkahypar.
+    """
+    if partitioner not in PARTITIONERS:
+        raise UsageError(f"unknown partitioner {partitioner!r}; choose one of {', '.join(PARTITIONERS)}")
+    task = Task(hypergraph, num_parts, imbalance, seed=seed, time_limit_s=time_limit_s)
+    find = PARTITIONERS[partitioner] if num_parts > 1 else single
+    return Partition(find(task), int(num_parts), partitioner)

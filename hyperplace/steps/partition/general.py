@@ -1,0 +1,88 @@
+"""What the general partitioners share: ask in the sandbox, judge by the true weights, repair, take the best."""
+
+import math
+from collections.abc import Iterable
+
+from hyperplace.errors import BalanceError
+from hyperplace.steps.partition.repair import packed, repaired
+from hyperplace.steps.partition.sandbox import Limits, Question, ask
+from hyperplace.steps.partition.scale import scaled
+from hyperplace.steps.partition.task import Task
+from hyperplace.values.arrays import Ints
+from hyperplace.values.partition import Partition, is_feasible, max_over_avg, volume_bytes, work_per_part
+
+NUM_SEEDS = 2**31  # both libraries take the seed as an int32
+
+
+def partition_with(
+    task: Task, solver: str, limits: Limits, *, configurations: tuple[str, ...] = ("",), num_threads: int = 1
+) -> Ints:
+    """Run once per configuration; return the least volume that meets the imbalance, or raise BalanceError."""
+    _check_heaviest_fits(task)
+    clean = task.with_useful_nets()
+    if not clean.hypergraph.num_nets:  # nothing to cut, and KaHyPar segfaults
+        return _best(clean, [])
+    numbers, num_runs = scaled(clean), len(configurations)
+    question = Question(
+        solver=solver,
+        num_parts=task.num_parts,
+        offsets=clean.hypergraph.offsets,
+        pins=clean.hypergraph.pins,
+        weights=numbers.weights,
+        costs=numbers.costs,
+        epsilon=numbers.epsilon,
+        seeds=tuple((task.seed * num_runs + run) % NUM_SEEDS for run in range(num_runs)),
+        configurations=configurations,
+        num_threads=num_threads,
+    )
+    return _best(clean, ask(question, limits))
+
+
+def _check_heaviest_fits(task: Task) -> None:
+    """Name the vertex that no part can hold, before anyone searches for one."""
+    hypergraph, labels = task.hypergraph, task.hypergraph.labels
+    heaviest = int(hypergraph.weights.argmax())
+    if hypergraph.weights[heaviest] <= task.limit:
+        return
+    times = int(hypergraph.weights[heaviest]) * task.num_parts / hypergraph.total_weight
+    name, split = f"vertex {heaviest}", ""
+    if labels:
+        kind = "kernel" if labels.channel_start[heaviest] >= 0 else "filter block"
+        name = f"{kind} {labels.vertex(heaviest)}"
+        if labels.filter_stop[heaviest] - labels.filter_start[heaviest] > 1:
+            split = ", raise --blocks (if its layer can be split)"
+    raise BalanceError(
+        f"imbalance {task.imbalance:g} cannot be met at k={task.num_parts}: {name} alone weighs {times:.2g}x the "
+        f"average part; raise --imbalance to at least {_rounded_up(times - 1)}{split} or lower --k"
+    )
+
+
+def _best(task: Task, answers: Iterable[Ints]) -> Ints:
+    """Return the feasible answer of least volume, repairing those over the limit; pack anew only if all fail."""
+    candidates = [repaired(task, answer) for answer in answers]
+    if not any(_is_feasible(task, part_of) for part_of in candidates):
+        candidates.append(repaired(task, packed(task)))
+    feasible = [part_of for part_of in candidates if _is_feasible(task, part_of)]
+    if feasible:
+        return min(feasible, key=lambda part_of: _volume(task, part_of))
+    best = min(max_over_avg(_work(task, part_of)) for part_of in candidates) - 1
+    raise BalanceError(
+        f"imbalance {task.imbalance:g} was not met at k={task.num_parts}: the most even partition found has "
+        f"{best:.3g}; raise --imbalance to at least {_rounded_up(best)}, raise --blocks or lower --k"
+    )
+
+
+def _work(task: Task, part_of: Ints) -> Ints:
+    return work_per_part(task.hypergraph, Partition(part_of, task.num_parts))
+
+
+def _is_feasible(task: Task, part_of: Ints) -> bool:
+    return is_feasible(_work(task, part_of), task.imbalance)
+
+
+def _volume(task: Task, part_of: Ints) -> int:
+    return volume_bytes(task.hypergraph, Partition(part_of, task.num_parts))
+
+
+def _rounded_up(imbalance: float) -> float:
+    return math.ceil(imbalance * 1000) / 1000

@@ -1,0 +1,48 @@
+"""export, profile, compare and models."""
+
+import json
+
+import pytest
+
+from hyperplace.files.hypergraph import read_hypergraph
+
+
+@pytest.mark.parametrize(("format", "suffix"), [("patoh", ".patoh"), ("hmetis", ".hgr")])
+def test_export_writes_what_partition_partitions(run, tmp_path, format, suffix) -> None:
+    path = tmp_path / f"lenet{suffix}"
+    assert run("export", "lenet5", "--costs", "flops", "--format", format, "-o", path).code == 0
+    summary = json.loads(run("partition", "lenet5", "--k", 2, "--costs", "flops", "--json", "--out", tmp_path).out)
+    written = read_hypergraph(path)
+    assert (written.num_vertices, written.num_nets, written.num_pins) == tuple(
+        summary[name] for name in ("num_vertices", "num_nets", "num_pins")
+    )
+    assert written == read_hypergraph(summary["hypergraph"])
+
+
+def test_profile_prints_a_table_and_writes_a_file_that_partition_takes(run, tmp_path) -> None:
+    path = tmp_path / "profile.json"
+    ran = run("profile", "lenet5", "--batch", 4, "-o", path)
+    assert ran.code == 0, ran.err
+    assert "forward ms" in ran.out
+    options = ("--k", 2, "--profile", path, "--json", "--out", tmp_path)
+    assert json.loads(run("partition", "lenet5", "--batch", 4, *options).out)["batch"] == 4
+    wrong = run("partition", "lenet5", "--batch", 8, *options)
+    assert wrong.code == 2
+    assert "--batch 4" in wrong.err
+
+
+def test_compare_writes_tables_and_a_plot(run, tmp_path) -> None:
+    ran = run("compare", "lenet5", "--k", "2,4", "--imbalance", "0.1,0.2", "--blocks", 4, "--out", tmp_path)
+    assert ran.code == 0, ran.err
+    assert {p.name for p in tmp_path.glob("comparison.*")} == {f"comparison.{s}" for s in ("txt", "md", "csv", "png")}
+    lines = (tmp_path / "comparison.csv").read_text().splitlines()
+    assert len(lines) == 1 + 2 * (4 + 2 * 2), "four methods without a limit, two with two limits each, for two k"
+    assert "hyperplace compare lenet5 --k 2,4" in (tmp_path / "comparison.md").read_text()
+
+
+def test_models_lists_the_zoo(run) -> None:
+    ran = run("models")
+    assert ran.code == 0
+    for name in ("lenet5", "vgg16_bn", "resnet101", "googlenet", "mobilenet_v2"):
+        assert name in ran.out
+    assert {m["name"] for m in json.loads(run("models", "--json").out)} >= {"vgg16", "alexnet"}

@@ -1,0 +1,64 @@
+"""The stopwatch with a clock we wind by hand."""
+
+import pytest
+from profile_models import chain, residual
+from torch import nn
+
+from hyperplace.steps.profile import stopwatch
+from hyperplace.steps.profile.pieces import anchor_piece, tail_piece
+from hyperplace.steps.profile.stopwatch import time_piece, time_update
+
+
+def wind(monkeypatch, *intervals):
+    """Let the clock stop and start so that the timed intervals are these, then all of one second."""
+    ticks = iter(intervals)
+    clock = {"now": 0.0, "running": False}
+
+    def now(device):
+        if clock["running"]:
+            clock["now"] += next(ticks, 1.0)
+        clock["running"] = not clock["running"]
+        return clock["now"]
+
+    monkeypatch.setattr(stopwatch, "now", now)
+
+
+def conv_piece():
+    graph = chain(nn.Conv2d(4, 6, 1), nn.Conv2d(6, 4, 1))
+    return anchor_piece(graph, graph.layers[2], 2)
+
+
+def test_the_warm_up_is_dropped_and_medians_are_taken_apart(monkeypatch):
+    wind(monkeypatch, 9, 9, 0.01, 0.07, 0.02, 0.05, 0.03, 0.03)
+    times = time_piece(conv_piece(), "cpu")
+    assert (times.forward_s, times.backward_s) == (pytest.approx(0.02), pytest.approx(0.05))
+    assert times.repeats == 3
+    assert times.spread == pytest.approx((0.08 - 0.06) / 0.07)
+
+
+@pytest.mark.parametrize(("seconds", "repeats"), [(1e-5, 20), (1e-3, 10), (0.02, 3), (0.04, 3), (0.06, 2), (5.0, 2)])
+def test_short_runs_are_repeated_more_often(monkeypatch, seconds, repeats):
+    wind(monkeypatch, *[seconds] * 100)
+    assert time_piece(conv_piece(), "cpu").repeats == repeats
+
+
+def test_an_update_is_timed_as_one(monkeypatch):
+    wind(monkeypatch, 9, 0.03, 0.01, 0.02)
+    assert time_update(((4, 3), (4,)), "cpu") == pytest.approx(0.02)
+    assert time_update((), "cpu") == 0
+
+
+def test_in_place_operations_leave_the_made_up_tensors_alone():
+    graph = residual()
+    (layer,) = [layer for layer in graph.layers if layer.kind == "add"]
+    assert any(call.op.startswith(("aten.add_.", "aten.relu_.")) for call in layer.calls)
+    for piece in (anchor_piece(graph, layer, 2), tail_piece(graph, layer, 2)):
+        assert time_piece(piece, "cpu").backward_s > 0
+
+
+def test_nobody_waits_for_the_gradient_of_the_models_input():
+    graph = chain(nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1))
+    first, second = (anchor_piece(graph, layer, 2) for layer in graph.layers[1:])
+    assert [leaf.learns for leaf in first.leaves] == [False, True, True]
+    assert [leaf.learns for leaf in second.leaves] == [True, True, True]
+    assert first.calls == second.calls

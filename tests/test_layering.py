@@ -1,0 +1,63 @@
+"""Data flows one way: who may import whom, read from the source."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+STEPS = sorted(p.name for p in (ROOT / "hyperplace/steps").iterdir() if p.is_dir() and p.name != "__pycache__")
+MAY_IMPORT = {
+    "hyperplace/values": ("hyperplace.errors", "hyperplace.values"),
+    "hyperplace/files": ("hyperplace.errors", "hyperplace.values", "hyperplace.files"),
+    "hyperplace/report": ("hyperplace.errors", "hyperplace.values", "hyperplace.report"),
+    **{
+        f"hyperplace/steps/{step}": ("hyperplace.errors", "hyperplace.values", f"hyperplace.steps.{step}")
+        for step in STEPS
+    },
+    "models": ("hyperplace.errors", "hyperplace.models"),
+    "cli": (
+        "hyperplace.api",
+        "hyperplace.errors",
+        "hyperplace.files",
+        "hyperplace.models",
+        "hyperplace.report",
+        "hyperplace.values",
+    ),
+}
+FOREIGN = {"kahypar": "hyperplace/steps/partition", "mtkahypar": "hyperplace/steps/partition"}
+
+
+def imported(path: Path) -> list[str]:
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module == "hyperplace":
+            names += [f"hyperplace.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.append(node.module)
+    return names
+
+
+@pytest.mark.parametrize("folder", MAY_IMPORT)
+def test_a_folder_imports_only_what_lies_below_it(folder: str) -> None:
+    allowed = MAY_IMPORT[folder]
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in (ROOT / folder).rglob("*.py")
+        for name in imported(path)
+        if name.split(".")[0] == "hyperplace" and not any(f"{name}.".startswith(f"{a}.") for a in allowed)
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("package", FOREIGN)
+def test_one_folder_talks_to_each_foreign_partitioner(package: str) -> None:
+    files = [path for folder in ("hyperplace", "cli", "models") for path in (ROOT / folder).rglob("*.py")]
+    talkers = {str(path.parent.relative_to(ROOT)) for path in files if package in imported(path)}
+    assert talkers == {FOREIGN[package]}
+
+
+def test_there_are_steps_to_check() -> None:
+    assert STEPS == ["build", "capture", "partition", "place", "profile", "share"]

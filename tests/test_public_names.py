@@ -1,0 +1,18 @@
+"""The public names are complete, and importing them costs nothing."""
+
+import subprocess
+import sys
+
+import hyperplace
+
+
+def test_every_public_name_resolves_and_has_a_docstring() -> None:
+    wanted = {"capture", "profile", "build", "partition", "place", "compare", "load_plan", "save_plan"}
+    assert set(hyperplace.__all__) == wanted
+    for name in hyperplace.__all__:
+        assert getattr(hyperplace, name).__doc__
+
+
+def test_importing_hyperplace_and_its_command_line_does_not_import_torch() -> None:
+    code = "import sys, hyperplace, hyperplace.cli, hyperplace.models; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -1,0 +1,116 @@
+"""A plan that exists is valid: each broken field is refused with a message that names it."""
+
+from dataclasses import replace
+
+import pytest
+
+from hyperplace.errors import HyperplaceError
+from hyperplace.values.plan import (
+    Metrics,
+    Owner,
+    PartMetrics,
+    Plan,
+    PlannedLayer,
+    Reduction,
+    Settings,
+    Shard,
+    Transfer,
+)
+
+PART = PartMetrics(1, 0, 0, 0, 0, 0, 0, 0)
+CONV = PlannedLayer(
+    name="conv",
+    kind="conv2d",
+    rule="mixing",
+    num_filters=4,
+    num_channels=3,
+    owners=(Owner(0, ((0, 2),)), Owner(1, ((2, 4),))),
+    shards=(Shard(0, ((0, 2),), ((0, 3),), (0, 8)), Shard(1, ((2, 4),), ((0, 3),), (0, 8))),
+)
+INPUT = PlannedLayer("x", "input", "input", 3, 0, (Owner(0, ((0, 3),)),), ())
+GOOD = Plan(
+    settings=Settings("net", 2, 0.1, "coarse", "kahypar", "flops", 8),
+    layers=(INPUT, CONV),
+    transfers=(Transfer("x", 0, 1, ((0, 3),), 96),),
+    reductions=(Reduction("conv", 0, 1, ((2, 3),), 4),),
+    metrics=Metrics("1 flops", (PART, PART), 100, 104, 1, 100, 0, True),
+)
+
+
+def with_conv(**changes):
+    return {"layers": (INPUT, replace(CONV, **changes))}
+
+
+def with_transfer(**changes):
+    return {"transfers": (replace(GOOD.transfers[0], **changes),)}
+
+
+BROKEN = {
+    "a filter without an owner": (with_conv(owners=CONV.owners[:1]), "filter 2 of conv has 0 owners"),
+    "two owners": (with_conv(owners=(Owner(0, ((0, 3),)), CONV.owners[1])), "filter 2 of conv has 2 owners"),
+    "no owners": (with_conv(owners=()), "filter 0 of conv has 0 owners"),
+    "an owner outside the filters": (
+        with_conv(owners=(CONV.owners[0], Owner(1, ((2, 5),)))),
+        "conv has filters 2:5, outside 0:4",
+    ),
+    "a negative range": (with_conv(owners=(Owner(0, ((-2, 2),)), CONV.owners[1])), "conv has filters -2:2"),
+    "an empty range": (with_conv(owners=(*CONV.owners, Owner(0, ((1, 1),)))), "conv has filters 1:1"),
+    "an owner on no part": (with_conv(owners=(CONV.owners[0], Owner(2, ((2, 4),)))), r"conv names part 2.*0\.\.1"),
+    "a shard on no part": (with_conv(shards=(replace(CONV.shards[0], part=-1),)), "conv names part -1"),
+    "a shard outside the channels": (
+        with_conv(shards=(replace(CONV.shards[0], channels=((0, 4),)),)),
+        "conv has channels 0:4, outside 0:3",
+    ),
+    "a shard outside the filters": (
+        with_conv(shards=(replace(CONV.shards[0], filters=((3, 5),)),)),
+        "conv has filters 3:5, outside 0:4",
+    ),
+    "a shard outside the rows": (
+        with_conv(shards=(replace(CONV.shards[0], rows=(0, 9)),)),
+        "conv has rows 0:9, outside 0:8",
+    ),
+    "a message of no layer": (with_transfer(layer="gone"), "a message of gone: there is no such layer"),
+    "a message to no part": (with_transfer(target=2), "a message of x names part 2"),
+    "a message from no part": (with_transfer(source=-1), "a message of x names part -1"),
+    "a message to itself": (with_transfer(target=0), "a message of x goes from part 0 to 0"),
+    "a message outside the filters": (with_transfer(filters=((0, 4),)), "a message of x has filters 0:4"),
+    "a negative message": (with_transfer(num_bytes=-1), "-1 bytes"),
+    "a wrong volume": (
+        {"metrics": replace(GOOD.metrics, volume_bytes=99)},
+        "messages move 100 bytes, but volume_bytes is 99",
+    ),
+    "metrics of too few parts": (
+        {"metrics": replace(GOOD.metrics, parts=(PART,))},
+        "metrics of 1 parts, but k=2",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_plan_is_refused_by_name(what):
+    changes, message = BROKEN[what]
+    with pytest.raises(HyperplaceError, match=message):
+        replace(GOOD, **changes)
+
+
+def test_all_faults_are_told_at_once_and_many_are_counted():
+    bad = replace(CONV, owners=())
+    with pytest.raises(HyperplaceError, match=r"conv has 0 owners.*names part 7.*volume_bytes is 9"):
+        replace(GOOD, layers=(INPUT, bad), **with_transfer(source=7), metrics=replace(GOOD.metrics, volume_bytes=9))
+    with pytest.raises(HyperplaceError, match=r"\(and 2 more\)"):
+        replace(GOOD, layers=tuple(replace(bad, name=f"conv{n}") for n in range(5)))
+
+
+def test_a_plan_prints_in_one_line_and_compares_equal():
+    assert "\n" not in repr(GOOD)
+    assert replace(GOOD) == GOOD
+    assert replace(GOOD, settings=replace(GOOD.settings, seed=1)) != GOOD
+    assert CONV.owner_of.tolist() == [0, 0, 1, 1]
+
+
+def test_ratios_of_metrics():
+    parts = tuple(replace(PART, work=work) for work in (3, 1, 0))
+    metrics = replace(GOOD.metrics, parts=parts)
+    assert (metrics.total_work, metrics.max_over_avg, metrics.max_times_k) == (4, 9 / 4, 9)
+    assert metrics.max_over_min == float("inf")
+    assert replace(metrics, parts=(replace(PART, work=0),)).max_over_avg == 1
