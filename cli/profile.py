@@ -1,19 +1,13 @@
 """`hyperplace profile`: what every layer costs on this machine."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from . import options
 from .load import load
 from .terminal import layer_progress, say
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from hyperplace.values.graph import Graph
-    from hyperplace.values.profile import Profile
 
 
 def profile(
@@ -46,26 +40,8 @@ def profile(
         return
     from rich.console import Console
 
+    from hyperplace.report.profile import render_profile
+
     console = Console(highlight=False)
     console.print(found)
-    console.print(_table(graph, found))
-
-
-def _table(graph: "Graph", profile: "Profile") -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    names = ("rows", "forward ms", "backward ms", "tail ms", "update ms", "half filters", "half channels", "spread")
-    table.add_column("layer")
-    for name in ("filters", f"{profile.unit}/filter", "params MiB", *(names if profile.costs == "measured" else ())):
-        table.add_column(name, justify="right")
-    for layer in graph.layers:
-        cost = profile[layer.name]
-        row = [str(layer.num_filters), f"{cost.filter_work:,.6g}", f"{layer.parameter_bytes / 2**20:.2f}"]
-        if t := cost.timing:
-            whole = t.forward_s + t.backward_s
-            row += [str(t.rows), *(f"{s * 1e3:.2f}" for s in (t.forward_s, t.backward_s, t.tail_s, t.update_s))]
-            row += [f"{s / whole:.2f}" if s else "" for s in (t.half_filters_s, t.half_channels_s)]
-            row += [f"{t.spread:.0%}"]
-        table.add_row(layer.name, *row)
-    return table
+    console.print(render_profile(graph, found))

@@ -130,7 +130,8 @@ class Tracer:
         try:
             outcome = channel_rule(self._site(node, op.rstrip("_")))
         except Unsplittable as reason:
-            if any([self._end_shuffle(operand) for operand in operands]):
+            ended = [self._end_shuffle(operand) for operand in operands]
+            if any(ended):
                 self._data_call(node, op, operands)  # a rule may fit now
             else:
                 self._keep(node, self._whole(node, operands, str(reason)))

@@ -25,7 +25,7 @@ def wholes(graph):
         ("weight_norm", {"conv2d"}),
         ("lstm", {"lstm"}),
         ("over_channels", {"mean", "transpose", "permute"}),
-        ("linear_to_maps", {"conv_transpose2d"}),
+        ("linear_to_maps", {"unflatten"}),
     ],
 )
 def test_what_is_one_vertex_and_says_why(name, kinds):
