@@ -1,0 +1,119 @@
+"""A lower bound from pricing single parts (Dantzig-Wolfe).
+
+Volume is a sum over parts of what each receives, and every part obeys the same rules. So choose k parts out of all possible
+ones such that together they hold everything: a linear program with one column per possible part. Its duals pi price the
+runs; for any pi, sum(pi) + k * (the cheapest part at these prices) is a bound, and finding that part is a small
+integer program without any symmetry between parts. Columns are added, and pi improved, until the bound stops rising.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hyperplace.steps.share.milp import Program, Solver
+from hyperplace.steps.share.part import MIB, add_part
+from hyperplace.values.arrays import Floats
+from hyperplace.values.runs import Runs, Shares
+
+SMOOTHING = 0.6  # of the best prices so far in each new try; without it the prices swing
+SLACK = 1e-6
+
+
+def pricing_bound(
+    runs: Runs,
+    num_parts: int,
+    limit: float,
+    start: Shares,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    on_bound: Callable[[float], None] = lambda bound: None,
+    max_rounds: int = 400,
+    target_gap: float = 5e-4,
+) -> float:
+    """Return a lower bound in bytes on the volume of any balanced shares; `start` is the best known placement."""
+    pricing = _Pricing(runs, limit * (1 + SLACK))
+    master = _Master(len(runs.layers), num_parts)
+    for part in range(start.filters.shape[1]):
+        share = start.filters[:, part] / runs.sizes
+        master.add(share, pricing.cost_of(share))
+    best, best_prices = 0.0, np.zeros(len(runs.layers))
+    for _ in range(max_rounds):
+        if stop():
+            break
+        prices, objective = master.solve()
+        tried = SMOOTHING * best_prices + (1 - SMOOTHING) * prices
+        share, value = pricing.cheapest(tried)
+        bound = float(tried.sum()) + num_parts * value
+        if bound > best:
+            best, best_prices = bound, tried
+            on_bound(best * MIB)
+        if objective - best <= target_gap * objective:
+            break
+        if share is None or not master.add(share, pricing.cost_of(share)):
+            share, value = pricing.cheapest(prices)  # the smoothed prices found nothing new
+            bound = float(prices.sum()) + num_parts * value
+            if bound > best:
+                best, best_prices = bound, prices
+                on_bound(best * MIB)
+            if share is None or not master.add(share, pricing.cost_of(share)):
+                break
+    return best * MIB
+
+
+class _Pricing:
+    """The cheapest single part at given prices."""
+
+    def __init__(self, runs: Runs, limit: float) -> None:
+        self._runs = runs
+        program = Program()
+        self._part = add_part(program, runs, limit)
+        self._cost = np.array(program.cost)
+        self._solver = Solver(program, gap=1e-5)
+
+    def cheapest(self, prices: Floats) -> tuple[Floats | None, float]:
+        """Return its shares, and a lower bound on its cost minus what it earns; an empty part earns nothing."""
+        cost = self._cost.copy()
+        cost[self._part.share] -= prices
+        self._solver.change_costs(cost)
+        answer = self._solver.solve()
+        if answer.values is None:
+            return None, min(answer.bound, 0.0)
+        share = np.clip(answer.values[self._part.share], 0.0, 1.0)
+        return np.where(share < 1e-7, 0.0, share), min(answer.bound, 0.0)
+
+    def cost_of(self, share: Floats) -> float:
+        """Return what a part with these shares receives, in MiB."""
+        runs, total = self._runs, 0.0
+        for run in range(len(share)):
+            needed = [share[r] for r in runs.tied[run]] + [float(share[r] > 0) for r in runs.readers[run]]
+            missing = max(0.0, max(needed, default=0.0) - share[run])
+            total += missing * float(runs.sizes[run] * runs.map_bytes[run]) / MIB
+        return total
+
+
+class _Master:
+    """The linear program that covers every run with k of the parts known so far."""
+
+    def __init__(self, num_runs: int, num_parts: int) -> None:
+        program = Program()
+        for _ in range(num_runs):
+            program.row({}, low=1.0, high=1.0)
+        program.row({}, high=float(num_parts))
+        self._num_runs = num_runs
+        self._known: set[bytes] = set()
+        self._solver = Solver(program)
+
+    def add(self, share: Floats, cost: float) -> bool:
+        """Add a part; say whether it is new."""
+        key = np.round(share, 6).tobytes()
+        if key in self._known:
+            return False
+        self._known.add(key)
+        self._solver.add_column(cost, np.append(share, 1.0))
+        return True
+
+    def solve(self) -> tuple[Floats, float]:
+        """Return the price of every run and the objective."""
+        answer = self._solver.solve()
+        assert answer.duals is not None, "the start covers every run, so there is a solution"
+        return answer.duals[: self._num_runs], answer.objective

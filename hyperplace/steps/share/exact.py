@@ -1,0 +1,84 @@
+"""The exact placement: a mixed-integer program over the shares of every run on every part.
+
+Parts are interchangeable; ordering them by their load leaves one of the k! copies of each solution. HiGHS proves VGG16 at
+k = 2 and 4 in seconds; beyond that it improves a given start and its bound is weak (bound.py does better there).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hyperplace.steps.share.milp import Program, Solver
+from hyperplace.steps.share.part import MIB, PartColumns, add_part, load_terms
+from hyperplace.steps.share.rounding import rounded
+from hyperplace.values.arrays import Floats, Ints
+from hyperplace.values.runs import Runs, Shares
+
+GAP = 5e-4  # where the search stops: within 0.05 % of the best possible
+SLACK = 1e-6  # of the limit: what rounding a weight may add, so that the bound stays a bound
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The best shares found (None: none), a proven lower bound on the volume, and whether the search ended."""
+
+    shares: Shares | None
+    bound_bytes: float
+    is_complete: bool
+
+
+class ExactSearch:
+    """One program, ready to be solved once; `cancel` ends it from another thread."""
+
+    def __init__(self, runs: Runs, num_parts: int, limit: float, *, seed: int = 0, threads: int = 1) -> None:
+        self._runs, self._limit = runs, limit
+        program = Program()
+        self._parts = [add_part(program, runs, limit * (1 + SLACK)) for _ in range(num_parts)]
+        for run in range(len(runs.layers)):
+            program.row({part.share[run]: 1.0 for part in self._parts}, low=1.0, high=1.0)
+        for heavy, light in zip(self._parts[:-1], self._parts[1:], strict=True):
+            _add_order(program, runs, heavy, light, limit)
+        self._num_columns = len(program.cost)
+        self._solver = Solver(program, threads=threads, gap=GAP, seed=seed)
+
+    def run(self, *, start: Shares | None = None, time_limit_s: float = np.inf) -> Exact:
+        """Search until proven, until the time is up or until cancelled."""
+        begin = self._columns_of(start) if start is not None else None
+        answer = self._solver.solve(time_limit_s=time_limit_s, start=begin)
+        bound = max(answer.bound, 0.0) * MIB
+        if answer.values is None:
+            return Exact(None, bound, answer.is_complete)
+        shares = np.array([answer.values[part.share] for part in self._parts]).T
+        filters = rounded(self._runs, shares, self._limit)
+        return Exact(Shares(filters, "exact") if filters is not None else None, bound, answer.is_complete)
+
+    def cancel(self) -> None:
+        self._solver.cancel()
+
+    def _columns_of(self, start: Shares) -> Floats:
+        """Return shares as values of the columns, the heaviest part first."""
+        heavy_first = np.argsort(-(self._runs.work @ start.filters), kind="stable")
+        filters: Ints = start.filters[:, heavy_first]
+        columns = np.zeros(self._num_columns)
+        for number, part in enumerate(self._parts):
+            share = filters[:, number] / self._runs.sizes
+            columns[part.is_open] = share > 0
+            columns[part.share] = share
+            columns[part.received] = _received(self._runs, share)
+        return columns
+
+
+def _add_order(program: Program, runs: Runs, heavy: PartColumns, light: PartColumns, limit: float) -> None:
+    terms = load_terms(runs, heavy.share, limit)
+    for column, work in load_terms(runs, light.share, limit).items():
+        terms[column] = terms.get(column, 0.0) - work
+    program.row(terms, low=0.0)
+
+
+def _received(runs: Runs, share: Floats) -> Floats:
+    """Return how much of every run a part with these shares must receive."""
+    received = np.zeros(len(share))
+    for run in range(len(share)):
+        needed = [share[reader] for reader in runs.tied[run]] + [float(share[r] > 0) for r in runs.readers[run]]
+        received[run] = max(0.0, max(needed, default=0.0) - share[run])
+    return received

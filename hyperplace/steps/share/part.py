@@ -1,0 +1,49 @@
+"""One part as the columns and rows of a program: the piece that both the exact placement and the bound are made of.
+
+share[r] in 0..1 is how much of run r the part has, is_open[r] is 1 where it has any, and received[r] is how much of run r
+it must receive: received[r] >= is_open[c] - share[r] for every c that reads all of r, and share[c] - share[r] for
+every c that reads it channel by channel.
+"""
+
+from dataclasses import dataclass
+
+from hyperplace.steps.share.milp import Program
+from hyperplace.values.runs import Runs
+
+MIB = 2.0**20  # objectives are in MiB, so that HiGHS's tolerances are small against them
+
+
+@dataclass(frozen=True)
+class PartColumns:
+    """The columns of every run on one part; is_open is the share itself where openness does not matter."""
+
+    share: list[int]
+    is_open: list[int]
+    received: list[int]
+
+
+def add_part(program: Program, runs: Runs, limit: float) -> PartColumns:
+    """Add one part to the program: what it may hold, and what it costs."""
+    whole_bytes = runs.sizes * runs.map_bytes / MIB
+    reads_all = {reader for run in range(len(runs.layers)) for reader in runs.readers[run]}
+    share = [program.column(is_integer=bool(solid)) for solid in runs.is_solid]
+    is_open = [
+        program.column(is_integer=True) if run in reads_all and not runs.is_solid[run] else share[run]
+        for run in range(len(share))
+    ]
+    received = [program.column(float(cost)) for cost in whole_bytes]
+    for run in range(len(share)):
+        if is_open[run] != share[run]:
+            program.row({share[run]: 1.0, is_open[run]: -1.0}, high=0.0)
+        for reader in runs.readers[run]:
+            program.row({received[run]: 1.0, is_open[reader]: -1.0, share[run]: 1.0}, low=0.0)
+        for reader in runs.tied[run]:
+            program.row({received[run]: 1.0, share[reader]: -1.0, share[run]: 1.0}, low=0.0)
+    program.row(load_terms(runs, share, limit), high=1.0)
+    return PartColumns(share, is_open, received)
+
+
+def load_terms(runs: Runs, share: list[int], limit: float) -> dict[int, float]:
+    """Return the part's work as a multiple of the limit."""
+    work = runs.sizes * runs.work / limit if limit else runs.work * 0
+    return {share[run]: float(w) for run, w in enumerate(work) if w}
