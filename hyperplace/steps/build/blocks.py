@@ -1,0 +1,64 @@
+"""Cut every layer's filters into blocks: runs of neighbours that share one vertex.
+
+Layers tied channel by channel (through an add, a depthwise convolution, a gate) share their block boundaries, so
+that a block is read by whole blocks and a net costs exactly what crosses. A boundary also stands wherever someone
+reads only a slice, and between the groups of a grouped layer. `blocks` is the most blocks per layer; only where
+groups and slices force more are there more.
+"""
+
+import numpy as np
+
+from hyperplace.values.arrays import Ints
+from hyperplace.values.graph import Graph, Layer, Reads, Rule
+from hyperplace.values.ties import Edges, pass_on_edges
+
+
+def filter_blocks(graph: Graph, blocks: int | None, fc: str) -> dict[str, Ints]:
+    """Return the block boundaries of every layer, first 0 and last its number of filters.
+
+    A layer that is one vertex by decree is cut only where someone reads a slice of it.
+
+    `blocks` None means one block per filter; `fc` "whole" keeps every linear layer in one block.
+    """
+    edges: Edges = {layer.name: {0, layer.num_filters} for layer in graph.layers}
+    solid = {layer.name for layer in graph.layers if is_solid(layer, fc)}
+    pass_on_edges(graph, edges)
+    for name, size in _block_sizes(graph, blocks, solid).items():
+        edges[name] = set(_cuts(sorted(edges[name]), size))
+    pass_on_edges(graph, edges)
+    return {name: np.array(sorted(cuts), np.int64) for name, cuts in edges.items()}
+
+
+def is_solid(layer: Layer, fc: str) -> bool:
+    """Say whether the layer is one vertex by decree."""
+    return layer.rule is Rule.WHOLE or (fc == "whole" and layer.kind == "linear")
+
+
+def _block_sizes(graph: Graph, blocks: int | None, solid: set[str]) -> dict[str, int]:
+    """Return the filters per block of every layer that may be cut: one size for all layers tied together."""
+    group: dict[str, str] = {layer.name: layer.name for layer in graph.layers if layer.name not in solid}
+
+    def root(name: str) -> str:
+        while group[name] != name:
+            name = group[name]
+        return name
+
+    for layer in graph.layers:
+        for operand in layer.operands:
+            for source in operand.sources:
+                if operand.reads is Reads.SAME and layer.name in group and source.layer in group:
+                    group[root(source.layer)] = root(layer.name)
+    sizes: dict[str, int] = {}
+    for name in group:
+        wanted = -(-graph[name].num_filters // blocks) if blocks else 1
+        sizes[root(name)] = max(sizes.get(root(name), 1), wanted)
+    return {name: sizes[root(name)] for name in group}
+
+
+def _cuts(edges: list[int], size: int) -> list[int]:
+    """Cut every run between two boundaries into equal blocks of at most `size` filters."""
+    cuts = [edges[-1]]
+    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        pieces = -(-(stop - start) // size)
+        cuts += [start + i * (stop - start) // pieces for i in range(pieces)]
+    return cuts

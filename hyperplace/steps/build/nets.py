@@ -1,0 +1,65 @@
+"""Collect vertices and nets one layer after the other, and hand them over as a Hypergraph."""
+
+import numpy as np
+
+from hyperplace.steps.build.scale import whole_weights
+from hyperplace.values.arrays import Floats, Ints
+from hyperplace.values.graph import Graph
+from hyperplace.values.hypergraph import Hypergraph, Labels
+
+
+class Assembly:
+    """The vertices and nets of a hypergraph in the making."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.num_vertices = 0
+        self._layer_of: list[Ints] = []
+        self._spans: list[Ints] = []  # filter start, filter stop, channel start, channel stop
+        self._work: list[Floats] = []
+        self._nets: list[Ints] = []
+        self._costs: list[int] = []
+        self._net_layer: list[int] = []
+        self._net_is_fold: list[bool] = []
+
+    def add_vertices(self, layer: int, filters: Ints, channels: Ints | None, work: Floats) -> Ints:
+        """Add a vertex per row of `filters` (start, stop) and return their numbers."""
+        count = len(filters)
+        spans = channels if channels is not None else np.full((count, 2), -1, np.int64)
+        self._layer_of.append(np.full(count, layer, np.int64))
+        self._spans.append(np.hstack([filters, spans]))
+        self._work.append(work)
+        numbers = np.arange(self.num_vertices, self.num_vertices + count)
+        self.num_vertices += count
+        return numbers
+
+    def add_net(self, layer: int, pins: list[Ints], cost: int, *, is_fold: bool = False) -> None:
+        """Add the net of the pins; one that joins a vertex with nobody is left out."""
+        net = pins[0] if len(pins) == 1 else np.concatenate(pins)
+        if len(pins) > 2:  # an operand may read the same block twice
+            net = np.concatenate([net[:1], np.setdiff1d(net[1:], net[:1])])
+        if len(net) > 1:
+            self._nets.append(net)
+            self._costs.append(cost)
+            self._net_layer.append(layer)
+            self._net_is_fold.append(is_fold)
+
+    def hypergraph(self, unit: str) -> Hypergraph:
+        """Return what was collected; `unit` is the unit of the vertices' work."""
+        weights, work_unit = whole_weights(np.concatenate(self._work), unit)
+        layer_of, spans = np.concatenate(self._layer_of), np.vstack(self._spans)
+        inputs = np.array([layer.rule == "input" for layer in self.graph.layers])
+        labels = Labels(
+            tuple(layer.name for layer in self.graph.layers),
+            layer_of,
+            spans[:, 0],
+            spans[:, 1],
+            spans[:, 2],
+            spans[:, 3],
+            is_input=inputs[layer_of],
+            net_layer=np.array(self._net_layer),
+            net_is_fold=np.array(self._net_is_fold),
+        )
+        offsets = np.concatenate([[0], np.cumsum([len(net) for net in self._nets])])
+        pins = np.concatenate(self._nets) if self._nets else np.empty(0, np.int64)
+        return Hypergraph(offsets, pins, weights, np.array(self._costs), work_unit, labels)

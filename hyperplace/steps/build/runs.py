@@ -1,0 +1,60 @@
+"""The runs of a graph: what the exact and the local partitioner see instead of a hypergraph."""
+
+import numpy as np
+
+from hyperplace.steps.build.blocks import is_solid
+from hyperplace.values.graph import Graph, Layer, Operand, Reads, Source
+from hyperplace.values.profile import Profile
+from hyperplace.values.runs import Links, Runs
+from hyperplace.values.ties import interchangeable_edges
+
+
+def build_runs(graph: Graph, profile: Profile, *, fc: str = "neurons") -> Runs:
+    """Return the graph's runs with the costs of the coarse grain."""
+    edges = {name: sorted(cuts) for name, cuts in interchangeable_edges(graph).items()}
+    for layer in graph.layers:
+        if is_solid(layer, fc):
+            edges[layer.name] = [0, layer.num_filters]
+    spans = [(layer, start, stop) for layer in graph.layers for start, stop in _pairs(edges[layer.name])]
+    number = {(layer.name, start): index for index, (layer, start, _) in enumerate(spans)}
+    solid = [is_solid(layer, fc) for layer, _, _ in spans]
+    readers: list[set[int]] = [set() for _ in spans]
+    tied: list[set[int]] = [set() for _ in spans]
+    for layer in graph.layers:
+        for operand in layer.operands:
+            for run, reader in _readings(layer, operand, edges, number):
+                channelwise = operand.reads is Reads.SAME and not solid[run] and not solid[reader]
+                (tied if channelwise else readers)[run].add(reader)
+    return Runs(
+        layers=tuple(layer.name for layer, _, _ in spans),
+        start=np.array([start for _, start, _ in spans]),
+        sizes=np.array([stop - start for _, start, stop in spans]),
+        work=np.array([profile[layer.name].filter_work for layer, _, _ in spans]),
+        map_bytes=np.array([layer.map_bytes * profile.batch for layer, _, _ in spans]),
+        is_solid=np.array(solid, np.int64),
+        readers=Links.of(readers),
+        tied=Links.of(tied),
+    )
+
+
+def _pairs(edges: list[int]) -> list[tuple[int, int]]:
+    return list(zip(edges[:-1], edges[1:], strict=True))
+
+
+def _readings(
+    layer: Layer, operand: Operand, edges: dict[str, list[int]], number: dict[tuple[str, int], int]
+) -> list[tuple[int, int]]:
+    """Return (run, the run of `layer` that reads it) for every pair the operand joins."""
+    found = []
+    reads = [(number[layer.name, s], *layer.channels_read(operand, s, e)) for s, e in _pairs(edges[layer.name])]
+    for first, source in operand.located():
+        for start, stop in _pairs(edges[source.layer]):
+            low, high = _channels(source, first, start, stop)
+            found += [(number[source.layer, start], r) for r, begin, end in reads if max(begin, low) < min(end, high)]
+    return found
+
+
+def _channels(source: Source, first: int, start: int, stop: int) -> tuple[int, int]:
+    """Return the operand's channels that come from filters start..stop of the source's layer."""
+    low, high = max(start, source.start), min(stop, source.stop)
+    return first + (low - source.start) * source.width, first + (high - source.start) * source.width
