@@ -9,7 +9,7 @@ import typer
 from . import options
 from .folder import check_folder, write_figure
 from .load import load
-from .terminal import layer_progress, say
+from .terminal import progress, say
 
 if TYPE_CHECKING:
     from hyperplace.values.comparison import Comparison, ComparisonRow
@@ -19,12 +19,15 @@ def compare(
     model: options.Model,
     k: Annotated[str, typer.Option(help="Numbers of parts.")] = "2,4,8",
     imbalance: Annotated[str, typer.Option(help="Imbalances for the methods that obey one.")] = "0.1",
-    partitioner: options.Partitioner = "kahypar",
+    methods: Annotated[
+        str | None, typer.Option(help="Only these methods, such as coarse,auto; all by default.")
+    ] = None,
     costs: options.Costs = "flops",
     batch: options.Batch = 32,
     blocks: options.Blocks = "64",
     fc: options.Fc = "neurons",
     seed: options.Seed = 0,
+    time_limit: options.TimeLimit = 20.0,
     input: options.Input = None,
     out: options.Out = None,
 ) -> None:
@@ -38,20 +41,21 @@ def compare(
     loaded = load(model, input)
     folder = out or Path("results") / f"{loaded.name}-compare"
     check_folder(folder)
-    with layer_progress(f"measuring {loaded.name}") as on_layer:
+    with progress(f"measuring {loaded.name}") as shown:
         comparison = api.compare(
             loaded.module,
             loaded.sample,
             k=parts,
             imbalance=limits,
-            partitioner=partitioner,
+            **({"methods": methods.split(",")} if methods else {}),
+            time_limit_s=time_limit,
             costs=costs,
             batch=batch,
             blocks=options.number_of_blocks(blocks),
             fc=fc,
             seed=seed,
             name=loaded.name,
-            on_layer=on_layer,
+            on_layer=shown.on_layer,
             on_row=_say_row,
         )
     Console(highlight=False).print(render_comparison(comparison))

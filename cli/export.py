@@ -7,7 +7,7 @@ import typer
 
 from . import options
 from .load import load
-from .terminal import layer_progress, say
+from .terminal import progress, say
 
 
 def export(
@@ -28,8 +28,8 @@ def export(
     format_named(format)
     loaded = load(model, input)
     graph = api.capture(loaded.module, loaded.sample)
-    with layer_progress("measuring") as on_layer:
-        profile = api.profile(graph, costs=costs, batch=batch, on_layer=on_layer)
+    with progress("measuring") as shown:
+        profile = api.profile(graph, costs=costs, batch=batch, on_layer=shown.on_layer)
     hypergraph = api.build(graph, profile, grain=grain, blocks=options.number_of_blocks(blocks), fc=fc)
     write_hypergraph(output, hypergraph, format)
     say(f"{output}: {hypergraph}")

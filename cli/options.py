@@ -20,9 +20,14 @@ Grain = Annotated[str, typer.Option(help="coarse: a vertex per filter block; fin
 Blocks = Annotated[str, typer.Option(help="The most blocks per layer, or all: one per filter.")]
 Fc = Annotated[str, typer.Option(help="neurons: linear layers may be split; whole: each is one vertex.")]
 Partitioner = Annotated[
-    str, typer.Option(help="kahypar, mtkahypar, or a baseline: single, layerwise, horizontal, incremental, random.")
+    str,
+    typer.Option(
+        help="auto (all of them, the best wins), exact, local, kahypar, mtkahypar, "
+        "or a baseline: single, layerwise, horizontal, incremental, random."
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
+TimeLimit = Annotated[float, typer.Option(help="Seconds for the exact search and its bound; 0: to the end.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the files.", show_default=False)]
 

@@ -11,7 +11,7 @@ from hyperplace.errors import UsageError
 from . import options
 from .folder import check_folder, write_figure
 from .load import load
-from .terminal import layer_progress, say
+from .terminal import progress, say
 
 if TYPE_CHECKING:
     from hyperplace.api import Placement
@@ -27,12 +27,13 @@ def partition(
     k: Annotated[int | None, typer.Option(help="Number of parts.", show_default="4")] = None,
     imbalance: Annotated[float, typer.Option(help="Heaviest part / average part - 1 may be at most this.")] = 0.1,
     grain: options.Grain = "coarse",
-    partitioner: options.Partitioner = "kahypar",
+    partitioner: options.Partitioner = "auto",
     costs: options.Costs = "measured",
     batch: options.Batch = 32,
     blocks: options.Blocks = "64",
     fc: options.Fc = "neurons",
     seed: options.Seed = 0,
+    time_limit: options.TimeLimit = 20.0,
     input: options.Input = None,
     profile: Annotated[Path | None, typer.Option(help="Use this profile file instead of measuring.")] = None,
     from_partition: Annotated[
@@ -61,14 +62,16 @@ def partition(
     )
     folder = out or Path("results") / f"{loaded.name}-k{settings.k}-{grain}"
     check_folder(folder)
-    with layer_progress(f"measuring {loaded.name}") as on_layer:
+    with progress(f"measuring {loaded.name}") as shown:
         placement = api.run(
             loaded.module,
             loaded.sample,
             settings,
             given_profile=_read_profile(profile, batch) if profile else None,
             read_partition=(lambda h: _read_vector(from_partition, h, k)) if from_partition else None,
-            on_layer=on_layer,
+            time_limit_s=time_limit,
+            on_layer=shown.on_layer,
+            on_progress=shown.on_progress,
         )
     _write(folder, placement)
     if json:
@@ -132,6 +135,11 @@ def _summary(placement: "Placement", folder: Path) -> dict[str, Any]:
         "data_parallel_bytes": metrics.data_parallel_bytes,
         "num_messages": len(placement.plan.messages),
         "feasible": metrics.feasible,
+        "found_by": metrics.found_by,
+        "bound_bytes": metrics.bound_bytes,
+        "gap": metrics.gap,
+        "verdict": metrics.verdict,
+        "is_cut_short": metrics.is_cut_short,
         "seconds": placement.seconds,
         **{what: str(folder / name) for what, name in FILES.items()},
     }

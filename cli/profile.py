@@ -7,7 +7,7 @@ import typer
 
 from . import options
 from .load import load
-from .terminal import layer_progress, say
+from .terminal import progress, say
 
 
 def profile(
@@ -28,9 +28,15 @@ def profile(
 
     loaded = load(model, input)
     graph = api.capture(loaded.module, loaded.sample)
-    with layer_progress("measuring") as on_layer:
+    with progress("measuring") as shown:
         found = api.profile(
-            graph, costs=costs, batch=batch, device=device, threads=threads, use_cache=not fresh, on_layer=on_layer
+            graph,
+            costs=costs,
+            batch=batch,
+            device=device,
+            threads=threads,
+            use_cache=not fresh,
+            on_layer=shown.on_layer,
         )
     if output:
         write_text(output, profile_text(found))

@@ -15,13 +15,14 @@ from hyperplace.errors import BalanceError, FileError, PartitionerError, UsageEr
 from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.files.profile import cache_path, parse_profile, profile_text
 from hyperplace.files.write import read_text, write_text
+from hyperplace.portfolio import NAMES, OnProgress, search
 from hyperplace.steps.build import build
 from hyperplace.steps.partition import partition as _partition
 from hyperplace.values.comparison import Comparison, ComparisonRow
 from hyperplace.values.graph import Graph
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.partition import Partition
-from hyperplace.values.plan import COSTS, GRAINS, Plan, Settings
+from hyperplace.values.plan import COSTS, Plan, Settings
 from hyperplace.values.profile import Profile
 
 if TYPE_CHECKING:
@@ -103,32 +104,35 @@ def run(
     *,
     given_profile: Profile | None = None,
     read_partition: Callable[[Hypergraph], Partition] | None = None,
+    time_limit_s: float = 20.0,
     on_layer: OnLayer | None = None,
+    on_progress: OnProgress = lambda text: None,
 ) -> Placement:
     """Take a model all the way to its plan.
 
-    `given_profile` replaces the profile step; `read_partition` replaces the partitioner and may name another k.
+    `given_profile` replaces the profile step; `read_partition` replaces the partitioner and may name another k. For
+    `time_limit_s` and `on_progress` see portfolio.search.
     """
     from hyperplace.steps.place import place as place_step
 
+    if settings.partitioner not in NAMES and read_partition is None:
+        raise UsageError(f"partitioner {settings.partitioner!r} is unknown; choose one of {', '.join(NAMES)}")
     clock = _Clock()
     graph = clock.timed("capture", lambda: capture(model, sample))
     costs = given_profile or clock.timed(
         "profile", lambda: profile(graph, costs=settings.costs, batch=settings.batch, on_layer=on_layer)
     )
-    hypergraph = clock.timed(
-        "build", lambda: build(graph, costs, grain=settings.grain, blocks=settings.blocks, fc=settings.fc)
-    )
-    found = clock.timed("partition", lambda: (read_partition or _partitioned(settings))(hypergraph))
-    settings = replace(settings, k=found.num_parts)
+    if read_partition:
+        hypergraph = build(graph, costs, grain=settings.grain, blocks=settings.blocks, fc=settings.fc)
+        found = read_partition(hypergraph)
+        settings = replace(settings, k=found.num_parts)
+    else:
+        hypergraph, found = clock.timed(
+            "partition",
+            lambda: search(graph, costs, settings, time_limit_s=time_limit_s, on_progress=on_progress),
+        )
     plan = clock.timed("place", lambda: place_step(graph, hypergraph, found, settings))
     return Placement(graph, costs, hypergraph, found, plan, clock.seconds)
-
-
-def _partitioned(settings: Settings) -> Callable[[Hypergraph], Partition]:
-    return lambda hypergraph: partition(
-        hypergraph, settings.k, settings.imbalance, partitioner=settings.partitioner, seed=settings.seed
-    )
 
 
 class _Clock:
@@ -151,19 +155,21 @@ def place(
     k: int = 4,
     imbalance: float = 0.1,
     grain: str = "coarse",
-    partitioner: str = "kahypar",
+    partitioner: str = "auto",
     costs: str = "flops",
     batch: int = 32,
     blocks: int | None = 64,
     fc: str = "neurons",
     seed: int = 0,
+    time_limit_s: float = 20.0,
 ) -> Plan:
     """Return the plan that places a model on k parts, with its metrics.
 
     >>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
     """
     name = type(model).__name__
-    return run(model, sample, Settings(name, k, imbalance, grain, partitioner, costs, batch, blocks, fc, seed)).plan
+    settings = Settings(name, k, imbalance, grain, partitioner, costs, batch, blocks, fc, seed)
+    return run(model, sample, settings, time_limit_s=time_limit_s).plan
 
 
 @dataclass(frozen=True)
@@ -183,7 +189,10 @@ METHODS = (
     Method("channel-wise incremental", "fine", "incremental"),
     Method("coarse", "coarse", "kahypar", limited=True),
     Method("fine", "fine", "kahypar", limited=True),
+    Method("auto", "coarse", "auto", limited=True),
+    Method("auto fine", "fine", "auto", limited=True),
 )
+METHOD_NAMES = tuple(method.name for method in METHODS)
 
 
 def compare(
@@ -192,41 +201,45 @@ def compare(
     *,
     k: Sequence[int] = (2, 4, 8),
     imbalance: Sequence[float] = (0.1,),
-    partitioner: str = "kahypar",
+    methods: Sequence[str] = METHOD_NAMES,
     costs: str = "flops",
     batch: int = 32,
     blocks: int | None = 64,
     fc: str = "neurons",
     seed: int = 0,
+    time_limit_s: float = 20.0,
     name: str = "",
     on_layer: OnLayer | None = None,
     on_row: Callable[[ComparisonRow], None] | None = None,
 ) -> Comparison:
     """Return what every method needs for every k and imbalance: the thesis's tables with our numbers."""
     name = name or type(model).__name__
+    if unknown := sorted(set(methods) - set(METHOD_NAMES)):
+        raise UsageError(f"method {unknown[0]!r} is unknown; choose among {', '.join(METHOD_NAMES)}")
     graph = capture(model, sample)
     costed = profile(graph, costs=costs, batch=batch, on_layer=on_layer)
-    hypergraphs = {grain: build(graph, costed, grain=grain, blocks=blocks, fc=fc) for grain in GRAINS}
     rows = []
     for num_parts in k:
-        for method in METHODS:
+        for method in (method for method in METHODS if method.name in methods):
             for limit in imbalance if method.limited else imbalance[:1]:
-                chosen = partitioner if method.limited else method.partitioner
-                settings = Settings(name, num_parts, limit, method.grain, chosen, costs, batch, blocks, fc, seed)
-                rows.append(compare_row(method, graph, hypergraphs[method.grain], settings))
+                words = (method.grain, method.partitioner, costs, batch, blocks, fc, seed)
+                settings = Settings(name, num_parts, limit, *words)
+                rows.append(compare_row(method, graph, costed, settings, time_limit_s))
                 if on_row:
                     on_row(rows[-1])
     return Comparison(name, batch, costs, blocks, fc, graph.parameter_bytes, tuple(rows))
 
 
-def compare_row(method: Method, graph: Graph, hypergraph: Hypergraph, settings: Settings) -> ComparisonRow:
+def compare_row(
+    method: Method, graph: Graph, costs: Profile, settings: Settings, time_limit_s: float = 20.0
+) -> ComparisonRow:
     """Return one method's row; one that cannot meet the limit has no figures and says why."""
     from hyperplace.steps.place import place as place_step
 
     clock = _Clock()
     limit = settings.imbalance if method.limited else None
     try:
-        found = clock.timed("partition", lambda: _partitioned(settings)(hypergraph))
+        hypergraph, found = clock.timed("partition", lambda: search(graph, costs, settings, time_limit_s=time_limit_s))
     except (BalanceError, PartitionerError) as fault:
         return ComparisonRow.failed(method.name, settings, limit, graph.parameter_bytes, str(fault))
     plan = place_step(graph, hypergraph, found, settings)
@@ -234,13 +247,13 @@ def compare_row(method: Method, graph: Graph, hypergraph: Hypergraph, settings: 
 
 
 def baselines(placement: Placement) -> list[ComparisonRow]:
-    """Return what the simple methods would need in the plan's place, on its own hypergraph."""
+    """Return what the simple methods would need in the plan's place."""
     settings, grain = placement.plan.settings, placement.plan.settings.grain
     methods = [method for method in METHODS if method.grain == grain and not method.limited]
     if grain == "fine":
         methods += [replace(method, grain="fine") for method in METHODS[:2]]
     return [
-        compare_row(method, placement.graph, placement.hypergraph, replace(settings, partitioner=method.partitioner))
+        compare_row(method, placement.graph, placement.profile, replace(settings, partitioner=method.partitioner))
         for method in methods
     ]
 

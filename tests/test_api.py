@@ -19,7 +19,7 @@ def vgg16():
 
 @pytest.mark.parametrize(("k", "low", "high"), [(2, 98.0, 98.0), (4, 252.3, 356.0)])
 def test_vgg16_volume(vgg16, k, low, high) -> None:
-    plan = hyperplace.place(*vgg16, k=k, imbalance=0.1, fc="whole")
+    plan = hyperplace.place(*vgg16, k=k, imbalance=0.1, fc="whole", partitioner="kahypar")
     assert low <= plan.metrics.volume_bytes / MIB <= high
     assert plan.metrics.feasible
     assert not [transfer for transfer in plan.transfers if transfer.layer == "input"], "the input stays where it is"
@@ -27,7 +27,7 @@ def test_vgg16_volume(vgg16, k, low, high) -> None:
 
 @pytest.mark.parametrize("k", [3, 7, 24, 61, 101])
 def test_vgg16_is_feasible_at_any_k(vgg16, k) -> None:
-    assert hyperplace.place(*vgg16, k=k, imbalance=0.1, fc="whole").metrics.feasible
+    assert hyperplace.place(*vgg16, k=k, fc="whole", partitioner="kahypar").metrics.feasible
 
 
 def test_a_custom_cnn_in_one_call(tmp_path) -> None:
@@ -45,7 +45,7 @@ def test_the_steps_one_by_one_give_the_same_as_the_one_call() -> None:
     profile = hyperplace.profile(graph, costs="flops", batch=32)
     hypergraph = hyperplace.build(graph, profile, grain="fine")
     partition = hyperplace.partition(hypergraph, 3, 0.1)
-    plan = hyperplace.place(loaded.module, loaded.sample, k=3, grain="fine")
+    plan = hyperplace.place(loaded.module, loaded.sample, k=3, grain="fine", partitioner="kahypar")
     assert plan.metrics.volume_bytes == sum(
         (len(set(partition.part_of[hypergraph.net(n)].tolist())) - 1) * int(hypergraph.costs[n])
         for n in range(hypergraph.num_nets)
@@ -73,7 +73,8 @@ def test_k_1_moves_nothing() -> None:
 
 def test_compare_holds_every_method_and_data_parallelism() -> None:
     loaded = load_model("lenet5")
-    comparison = hyperplace.compare(loaded.module, loaded.sample, k=[2], imbalance=[0.1, 0.3], blocks=8)
+    options = {"imbalance": [0.1, 0.3], "blocks": 8, "time_limit_s": 2.0}
+    comparison = hyperplace.compare(loaded.module, loaded.sample, k=[2], **options)
     assert [row.method for row in comparison.rows].count("coarse") == 2
     assert {row.data_parallel_bytes for row in comparison.rows} == {2 * 61_706 * 4}
 
@@ -86,6 +87,7 @@ def test_compare_holds_every_method_and_data_parallelism() -> None:
         ({"grain": "sand"}, UsageError, "'sand'"),
         ({"k": 64, "fc": "whole"}, BalanceError, "cannot be met at k=64"),
         ({"k": 10_000}, UsageError, "more than the"),
+        ({"k": 10_000, "partitioner": "kahypar"}, UsageError, "more than the"),
     ],
 )
 def test_what_cannot_work_is_said(options, error, words) -> None:

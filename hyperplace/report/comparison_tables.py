@@ -42,6 +42,8 @@ def volume_table(comparison: Comparison) -> "pd.DataFrame":
     rows = ordered_rows(comparison)
     table = _keys(rows, comparison)
     table["forward MiB"] = _known(rows, lambda row: row.volume_bytes / MIB)
+    table["bound MiB"] = [row.bound_bytes / MIB if row.bound_bytes else NOTHING for row in rows]
+    table["gap %"] = [_percent(row.volume_bytes, row.bound_bytes) - 100 if row.bound_bytes else NOTHING for row in rows]
     table["most per part MiB"] = _known(rows, lambda row: row.max_part_bytes / MIB)
     table["training MiB"] = _known(rows, lambda row: row.training_volume_bytes / MIB)
     table["data parallel MiB"] = [row.data_parallel_bytes / MIB for row in rows]
@@ -100,6 +102,7 @@ def _percent(amount: float, of_amount: float) -> float:
 
 
 def _without_empty(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Drop the thesis's columns where it has nothing to say about this model."""
-    empty = [name for name in table.columns if name.startswith("thesis") and table[name].isna().all()]
+    """Drop the columns of the thesis and of the bounds where they have nothing to say about this model."""
+    optional = ("thesis", "bound", "gap")
+    empty = [name for name in table.columns if name.startswith(optional) and table[name].isna().all()]
     return table.drop(columns=empty)

@@ -40,8 +40,23 @@ def render_parts(plan: Plan) -> "RenderableType":
 
     style = "" if plan.metrics.feasible else "bold red"
     return Group(
-        TerminalTable(parts_table(plan), spare=("messages", "activations")), Text(balance_line(plan), style=style)
+        TerminalTable(parts_table(plan), spare=("messages", "activations")),
+        Text(balance_line(plan), style=style),
+        *(Text(line) for line in proof_lines(plan)),
     )
+
+
+def proof_lines(plan: Plan) -> list[str]:
+    """Say how good the volume is known to be, who found it, and what another run could still change."""
+    metrics = plan.metrics
+    lines = [f"{metrics.verdict}, found by {metrics.found_by}" if metrics.found_by else metrics.verdict]
+    if metrics.bound_bytes:
+        lines[0] += f"; no balanced {plan.settings.grain} placement moves less than {metrics.bound_bytes / MIB:.1f} MiB"
+    if metrics.is_cut_short:
+        lines.append("the search was cut short: another run may end elsewhere; --time-limit 0 runs it to the end")
+    if metrics.found_by == "mtkahypar":
+        lines.append("mtkahypar does not repeat its results: another run may end elsewhere")
+    return lines
 
 
 def balance_line(plan: Plan) -> str:

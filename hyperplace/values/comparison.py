@@ -17,6 +17,8 @@ METHODS = (
     "channel-wise incremental",
     "coarse",
     "fine",
+    "auto",
+    "auto fine",
 )
 
 FIGURES = ("max_work", "min_work", "avg_work", "volume_bytes", "max_part_bytes", "training_volume_bytes")
@@ -43,6 +45,8 @@ class ComparisonRow:
     seconds: float = 0.0  # of the partitioner
     note: str = ""
     work_unit: str = ""
+    found_by: str = ""  # who won, where several searched
+    bound_bytes: int | None = None  # no balanced placement of this grain moves less, forward
     has_figures: bool = True  # False: the method failed, the note says why, and its figures are all 0
 
     def __post_init__(self) -> None:
@@ -77,6 +81,8 @@ class ComparisonRow:
             feasible=None if imbalance is None else metrics.feasible,
             seconds=seconds,
             work_unit=metrics.work_unit,
+            found_by=metrics.found_by,
+            bound_bytes=metrics.bound_bytes,
         )
 
     @classmethod

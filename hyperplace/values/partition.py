@@ -11,11 +11,17 @@ from hyperplace.values.hypergraph import Hypergraph
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Partition(ArrayValue):
-    """part_of[v] is the part of vertex v, 0 .. num_parts - 1; a part may be empty."""
+    """part_of[v] is the part of vertex v, 0 .. num_parts - 1; a part may be empty.
+
+    `bound_bytes` is a proven lower bound on the volume of any balanced partition, where there is one; `is_cut_short`
+    says that a time limit or an interrupt ended the search, so that another run may find another partition.
+    """
 
     part_of: Ints
     num_parts: int
     found_by: str = ""
+    bound_bytes: int | None = None
+    is_cut_short: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "part_of", frozen_ints(self.part_of))

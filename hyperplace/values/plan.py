@@ -21,6 +21,7 @@ Ranges = tuple[Range, ...]
 GRAINS = ("coarse", "fine")
 FC = ("neurons", "whole")
 COSTS = ("measured", "flops")
+PROVEN_GAP = 1e-3  # a volume this close to its bound counts as optimal
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,9 @@ class Metrics:
     cut_net_bytes: int
     data_parallel_bytes: int  # 2 (k - 1) x parameter bytes
     feasible: bool
+    found_by: str = ""  # the partitioner whose result this is
+    bound_bytes: int | None = None  # no balanced placement of this grain moves less, forward
+    is_cut_short: bool = False  # a time limit or an interrupt ended the search
 
     @property
     def work_per_part(self) -> tuple[int, ...]:
@@ -159,6 +163,22 @@ class Metrics:
     @property
     def max_over_avg(self) -> float:
         return max(self.work_per_part) * len(self.parts) / self.total_work if self.total_work else 1.0
+
+    @property
+    def gap(self) -> float | None:
+        """Return how far above the best possible the volume may be, as a ratio; None without a bound."""
+        if self.bound_bytes is None:
+            return None
+        return max(0.0, self.volume_bytes / self.bound_bytes - 1) if self.bound_bytes else float(self.volume_bytes > 0)
+
+    @property
+    def verdict(self) -> str:
+        """Say how good the placement is known to be."""
+        if not self.feasible:
+            return "over the limit"
+        if self.gap is None or (not self.bound_bytes and self.volume_bytes):
+            return "no bound"
+        return "optimal (proven)" if self.gap <= PROVEN_GAP else f"within {self.gap:.1%} of the best possible"
 
     @property
     def max_over_min(self) -> float:

@@ -13,6 +13,8 @@ KEYS = (
     *("plan", "partition", "hypergraph"),
 )
 
+QUICK = ("--costs", "flops", "--time-limit", 2)
+
 
 def stranger(hypergraph: Path, vector: Path) -> tuple[int, list[int]]:
     """Compute volume and work from a PaToH file and a vector, with nothing of ours."""
@@ -39,7 +41,7 @@ def stranger(hypergraph: Path, vector: Path) -> tuple[int, list[int]]:
 @pytest.mark.parametrize("model", ["lenet5", "blocksnet", "resnet18"])
 def test_a_stranger_finds_the_same_volume_and_balance(run, tmp_path, model, grain) -> None:
     out = tmp_path / "plan"
-    ran = run("partition", model, "--k", 3, "--grain", grain, "--blocks", 8, "--costs", "flops", "--json", "--out", out)
+    ran = run("partition", model, "--k", 3, "--grain", grain, "--blocks", 8, *QUICK, "--json", "--out", out)
     assert ran.code == 0, ran.err
     summary = json.loads(ran.out)
     assert set(KEYS) <= set(summary)
@@ -53,7 +55,7 @@ def test_a_stranger_finds_the_same_volume_and_balance(run, tmp_path, model, grai
 
 
 def test_a_vector_from_a_file_gives_the_plan_it_came_from(run, tmp_path) -> None:
-    options = ("partition", "lenet5", "--k", 3, "--costs", "flops", "--json")
+    options = ("partition", "lenet5", "--k", 3, "--costs", "flops", "--partitioner", "kahypar", "--json")
     first = json.loads(run(*options, "--out", tmp_path / "a").out)
     again = json.loads(run(*options, "--from-partition", first["partition"], "--out", tmp_path / "b").out)
     assert again["partitioner"] == "file"
@@ -85,7 +87,19 @@ def test_a_model_from_a_file(run, tmp_path) -> None:
     layers = "nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3)"
     source = f"from torch import nn\ndef net():\n    return nn.Sequential({layers})\n"
     (tmp_path / "mine.py").write_text(source)
-    options = ("--input", "3x16x16", "--k", 2, "--costs", "flops", "--json", "--out", tmp_path / "out")
+    options = (
+        "--input",
+        "3x16x16",
+        "--k",
+        2,
+        "--costs",
+        "flops",
+        "--blocks",
+        "all",
+        "--json",
+        "--out",
+        tmp_path / "out",
+    )
     ran = run("partition", f"{tmp_path / 'mine.py'}:net", *options)
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["num_vertices"] == 3 + 8 + 8

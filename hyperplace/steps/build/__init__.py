@@ -1,5 +1,6 @@
-"""Build: Graph + Profile -> Hypergraph."""
+"""Build: Graph + Profile -> Hypergraph, or Runs."""
 
 from hyperplace.steps.build.build import build
+from hyperplace.steps.build.runs import build_runs
 
-__all__ = ["build"]
+__all__ = ["build", "build_runs"]

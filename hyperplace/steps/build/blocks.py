@@ -6,6 +6,8 @@ reads only a slice, and between the groups of a grouped layer. `blocks` is the m
 groups and slices force more are there more.
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 from hyperplace.values.arrays import Ints
@@ -13,18 +15,19 @@ from hyperplace.values.graph import Graph, Layer, Reads, Rule
 from hyperplace.values.ties import Edges, pass_on_edges
 
 
-def filter_blocks(graph: Graph, blocks: int | None, fc: str) -> dict[str, Ints]:
+def filter_blocks(graph: Graph, blocks: int | None, fc: str, cuts: Edges | None = None) -> dict[str, Ints]:
     """Return the block boundaries of every layer, first 0 and last its number of filters.
 
     A layer that is one vertex by decree is cut only where someone reads a slice of it.
 
-    `blocks` None means one block per filter; `fc` "whole" keeps every linear layer in one block.
+    `blocks` None means one block per filter; `fc` "whole" keeps every linear layer in one block. `cuts` are boundaries
+    that someone chose, besides those of blocks of about one size.
     """
     edges: Edges = {layer.name: {0, layer.num_filters} for layer in graph.layers}
     solid = {layer.name for layer in graph.layers if is_solid(layer, fc)}
     pass_on_edges(graph, edges)
     for name, size in _block_sizes(graph, blocks, solid).items():
-        edges[name] = set(_cuts(sorted(edges[name]), size))
+        edges[name] = set(_cuts(sorted(edges[name]), size)) | (cuts or {}).get(name, set())
     pass_on_edges(graph, edges)
     return {name: np.array(sorted(cuts), np.int64) for name, cuts in edges.items()}
 
@@ -58,7 +61,7 @@ def _block_sizes(graph: Graph, blocks: int | None, solid: set[str]) -> dict[str,
 def _cuts(edges: list[int], size: int) -> list[int]:
     """Cut every run between two boundaries into equal blocks of at most `size` filters."""
     cuts = [edges[-1]]
-    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+    for start, stop in pairwise(edges):
         pieces = -(-(stop - start) // size)
         cuts += [start + i * (stop - start) // pieces for i in range(pieces)]
     return cuts

@@ -17,6 +17,7 @@ from hyperplace.values.graph import Graph, Layer, Operand
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.plan import FC, GRAINS
 from hyperplace.values.profile import LayerCost, Profile
+from hyperplace.values.ties import Edges
 
 DEFAULT_BLOCKS = 64
 
@@ -41,9 +42,18 @@ class _Placed:
 
 
 def build(
-    graph: Graph, profile: Profile, *, grain: str = "coarse", blocks: int | None = DEFAULT_BLOCKS, fc: str = "neurons"
+    graph: Graph,
+    profile: Profile,
+    *,
+    grain: str = "coarse",
+    blocks: int | None = DEFAULT_BLOCKS,
+    fc: str = "neurons",
+    cuts: Edges | None = None,
 ) -> Hypergraph:
-    """Return the hypergraph of the graph; `blocks` None means a block per filter."""
+    """Return the hypergraph of the graph; `blocks` None means a block per filter.
+
+    `cuts` are further block boundaries, for a placement that is already known to the filter.
+    """
     if grain not in GRAINS:
         raise UsageError(f"grain {grain!r} is unknown; choose one of {', '.join(GRAINS)}")
     if fc not in FC:
@@ -52,7 +62,7 @@ def build(
         raise UsageError(f"blocks {blocks} is less than 1; give the most blocks per layer, or all")
     if missing := [layer.name for layer in graph.layers if layer.name not in profile]:
         raise UsageError(f"the profile has no layer {missing[0]}; it belongs to another model: measure it again")
-    edges = filter_blocks(graph, blocks, fc)
+    edges = filter_blocks(graph, blocks, fc, cuts)
     assembly = Assembly(graph)
     placed: dict[str, _Placed] = {}
     for layer in graph.layers:

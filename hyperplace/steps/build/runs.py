@@ -1,5 +1,7 @@
 """The runs of a graph: what the exact and the local partitioner see instead of a hypergraph."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from hyperplace.steps.build.blocks import is_solid
@@ -38,7 +40,7 @@ def build_runs(graph: Graph, profile: Profile, *, fc: str = "neurons") -> Runs:
 
 
 def _pairs(edges: list[int]) -> list[tuple[int, int]]:
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def _readings(

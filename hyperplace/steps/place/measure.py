@@ -36,6 +36,9 @@ def metrics(
         cut_net_bytes=int(hypergraph.costs[extra > 0].sum()),
         data_parallel_bytes=2 * (settings.k - 1) * graph.parameter_bytes,
         feasible=is_feasible(work, settings.imbalance),
+        found_by=partition.found_by,
+        bound_bytes=partition.bound_bytes,
+        is_cut_short=partition.is_cut_short,
     )
 
 

@@ -1,10 +1,10 @@
 """The inner loop of the local search, compiled by numba: a few million moves a second.
 
-The state is the matrix of shares and what can be updated beside it: how many readers of each run are open on each
-part, and the load of each part. A move takes filters of one run from a part to another, and sometimes pays with filters
-of another run in return; it changes a handful of cells, so its cost is known at once. Overload is allowed at a price
-that rises as the temperature falls. numba, because the loop is scalar and branchy: numpy has nothing to vectorise, and
-a C extension would need a compiler on the user's machine.
+The state is the matrix of shares and what can be updated beside it: which parts are open for a run (hold filters of
+it), how many readers of each run are open on each part, the load of each part, volume and overload. A move is a few
+shifts of filters from part to part, written down so that it can be taken back. Overload is allowed at a price that
+rises as the temperature falls. numba, because the loop is scalar and branchy: numpy has nothing to vectorise, and a C
+extension would need a compiler on the user's machine.
 """
 # ruff: noqa: NPY002 - compiled code draws from numba's own generator, which is seeded through the old names
 
@@ -17,29 +17,30 @@ from hyperplace.values.arrays import Floats, Ints
 
 
 class Problem(NamedTuple):
-    """The runs as plain arrays; `x_of` / `x` pairs are offsets and targets."""
+    """The runs as plain arrays; of links the first items are offsets into the same array (fewer arrays, faster calls)."""
 
     sizes: Ints
     work: Floats
     map_bytes: Floats
     is_solid: Ints
-    tied_of: Ints  # the runs that read a run channel by channel
-    tied: Ints
-    feeds_of: Ints  # the runs of which a run reads everything
-    feeds: Ints
-    mates_of: Ints  # the runs that a run reads channel by channel
-    mates: Ints
-    near_of: Ints  # all of these
-    near: Ints
+    tied: Ints  # the runs that read a run channel by channel
+    sees: Ints  # two lists of a run: itself and the runs it reads channel by channel; the runs it reads all of
+    near: Ints  # the runs that read a run or are read by it
     limit: float
 
 
 class State(NamedTuple):
-    """Filters of every run on every part; open readers of every run on every part; load of every part."""
+    """What the moves change."""
 
-    filters: Ints
-    open_readers: Ints
-    load: Floats
+    filters: Ints  # [run, part]
+    open_readers: Ints  # [run, part]
+    received: Floats  # [run, part]: the bytes of the run that the part must receive
+    load: Floats  # [part]
+    totals: Floats  # volume, overload
+    parts_of: Ints  # [run]: how many parts hold filters of it, then which, in no order
+    runs_on: Ints  # [part]: how many runs it holds filters of, then which
+    places: Ints  # [run, part]: where the part stands in parts_of, and the run in runs_on
+    shifts: Ints  # of the present move: how many, then run, source, target, amount of each
 
 
 class Schedule(NamedTuple):
@@ -51,99 +52,132 @@ class Schedule(NamedTuple):
     dear: float
 
 
-@numba.njit(cache=True)
-def received(problem: Problem, state: State, run: int, part: int) -> float:
-    """Return the bytes of a run that a part must receive."""
+@numba.njit(cache=True, error_model="numpy")
+def receive(problem: Problem, state: State, run: int, part: int) -> None:
+    """Count again the bytes of a run that a part must receive."""
     needed = 0.0
     if state.open_readers[run, part] > 0:
         needed = float(problem.sizes[run])
     else:
-        for i in range(problem.tied_of[run], problem.tied_of[run + 1]):
+        for i in range(problem.tied[run], problem.tied[run + 1]):
             reader = problem.tied[i]
             share = state.filters[reader, part] * (problem.sizes[run] / problem.sizes[reader])
             needed = max(needed, share)
-    return problem.map_bytes[run] * max(0.0, needed - state.filters[run, part])
+    total = problem.map_bytes[run] * max(0.0, needed - state.filters[run, part])
+    state.totals[0] += total - state.received[run, part]
+    state.received[run, part] = total
 
 
-@numba.njit(cache=True)
-def around(problem: Problem, state: State, run: int, part: int) -> float:
-    """Return the bytes of all that depends on how many filters of the run the part has."""
-    total = received(problem, state, run, part)
-    for i in range(problem.feeds_of[run], problem.feeds_of[run + 1]):
-        total += received(problem, state, problem.feeds[i], part)
-    for i in range(problem.mates_of[run], problem.mates_of[run + 1]):
-        total += received(problem, state, problem.mates[i], part)
-    return total
-
-
-@numba.njit(cache=True)
-def put(problem: Problem, state: State, run: int, part: int, count: int) -> float:
-    """Set the number of filters of a run on a part, and return by how many bytes the volume grows."""
-    before = around(problem, state, run, part)
-    old = state.filters[run, part]
+@numba.njit(cache=True, error_model="numpy")
+def put(problem: Problem, state: State, run: int, part: int, count: int) -> None:
+    """Set the number of filters of a run on a part, and all that depends on it."""
+    more = count - state.filters[run, part]
+    step = int(count > 0) - int(state.filters[run, part] > 0)
+    excess = max(0.0, state.load[part] - problem.limit)
     state.filters[run, part] = count
-    state.load[part] += (count - old) * problem.work[run]
-    if (old > 0) != (count > 0):
-        step = 1 if count > 0 else -1
-        for i in range(problem.feeds_of[run], problem.feeds_of[run + 1]):
-            state.open_readers[problem.feeds[i], part] += step
-    return around(problem, state, run, part) - before
+    state.load[part] += more * problem.work[run]
+    state.totals[1] += max(0.0, state.load[part] - problem.limit) - excess
+    first, middle, last = problem.sees[2 * run], problem.sees[2 * run + 1], problem.sees[2 * run + 2]
+    for i in range(first, last if step else middle):
+        if i >= middle:
+            state.open_readers[problem.sees[i], part] += step
+        receive(problem, state, problem.sees[i], part)
+    if step > 0:
+        enlist(state, run, part)
+    elif step < 0:
+        delist(state, run, part)
 
 
-@numba.njit(cache=True)
-def total_volume(problem: Problem, state: State) -> float:
-    volume = 0.0
-    for run in range(state.filters.shape[0]):
-        for part in range(state.filters.shape[1]):
-            volume += received(problem, state, run, part)
-    return volume
+@numba.njit(cache=True, error_model="numpy")
+def enlist(state: State, run: int, part: int) -> None:
+    """Note that the part now has filters of the run."""
+    parts, runs, place = state.parts_of[run], state.runs_on[part], state.places[run, part]
+    parts[0] += 1
+    runs[0] += 1
+    place[0], place[1] = parts[0], runs[0]
+    parts[parts[0]], runs[runs[0]] = part, run
 
 
-@numba.njit(cache=True)
-def overload(problem: Problem, state: State, part: int) -> float:
-    return max(0.0, state.load[part] - problem.limit)
+@numba.njit(cache=True, error_model="numpy")
+def delist(state: State, run: int, part: int) -> None:
+    """Note that the part has no more filters of the run: the last of each list takes its place."""
+    parts, runs, place = state.parts_of[run], state.runs_on[part], state.places[run, part]
+    last_part, last_run = parts[parts[0]], runs[runs[0]]
+    parts[place[0]], runs[place[1]] = last_part, last_run
+    state.places[run, last_part, 0] = place[0]
+    state.places[last_run, part, 1] = place[1]
+    parts[0] -= 1
+    runs[0] -= 1
 
 
-@numba.njit(cache=True)
-def total_overload(problem: Problem, state: State) -> float:
-    total = 0.0
+@numba.njit(cache=True, error_model="numpy")
+def shift(problem: Problem, state: State, run: int, source: int, target: int, amount: int) -> None:
+    """Take filters of a run from a part to another, and note it."""
+    i = state.shifts[0, 0] + 1
+    if amount == 0 or source == target or i == len(state.shifts):
+        return
+    for side in range(2):
+        part, more = (source, -amount) if side == 0 else (target, amount)
+        put(problem, state, run, part, state.filters[run, part] + more)
+    state.shifts[i, 0], state.shifts[i, 1], state.shifts[i, 2], state.shifts[i, 3] = run, source, target, amount
+    state.shifts[0, 0] = i
+
+
+@numba.njit(cache=True, error_model="numpy")
+def take_back(problem: Problem, state: State) -> None:
+    """Undo the shifts of the present move."""
+    last = state.shifts[0, 0]
+    state.shifts[0, 0] = 0
+    for i in range(last, 0, -1):
+        state.shifts[0, 0] = i - 1
+        shift(problem, state, state.shifts[i, 0], state.shifts[i, 2], state.shifts[i, 1], state.shifts[i, 3])
+    state.shifts[0, 0] = 0
+
+
+@numba.njit(cache=True, error_model="numpy")
+def settle(problem: Problem, state: State) -> None:
+    """Count volume and overload afresh, so that rounding does not add up."""
+    state.totals[:] = 0.0
     for part in range(len(state.load)):
-        total += overload(problem, state, part)
-    return total
+        for run in range(len(problem.sizes)):
+            state.totals[0] += state.received[run, part]
+        state.totals[1] += max(0.0, state.load[part] - problem.limit)
 
 
-@numba.njit(cache=True)
-def open_part(state: State, run: int, but: int) -> int:
-    """Draw one of the parts that have filters of the run, other than `but`; -1 where there is none."""
-    seen, chosen = 0, -1
-    for part in range(state.filters.shape[1]):
-        if part != but and state.filters[run, part] > 0:
-            seen += 1
-            if np.random.randint(seen) == 0:
-                chosen = part
-    return chosen
+@numba.njit(cache=True, error_model="numpy")
+def below(count: int) -> int:
+    return int(np.random.random() * count)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, error_model="numpy")
+def open_part(state: State, run: int) -> int:
+    """Draw one of the parts that have filters of the run."""
+    return state.parts_of[run, 1 + below(state.parts_of[run, 0])]
+
+
+@numba.njit(cache=True, error_model="numpy")
 def draw_near(problem: Problem, run: int) -> int:
     """Draw a run that reads this one or is read by it; itself where there is none."""
-    first, last = problem.near_of[run], problem.near_of[run + 1]
-    return problem.near[np.random.randint(first, last)] if first < last else run
+    first, last = problem.near[run], problem.near[run + 1]
+    return problem.near[first + below(last - first)] if first < last else run
 
 
-@numba.njit(cache=True)
-def draw_target(problem: Problem, state: State, run: int, source: int) -> int:
-    """Draw the part to move to: mostly one where a neighbour already is."""
-    if np.random.random() < 0.75:
-        return open_part(state, draw_near(problem, run), source)
-    part = np.random.randint(len(state.load))
-    return part if part != source else -1
+@numba.njit(cache=True, error_model="numpy")
+def draw_target(problem: Problem, state: State, run: int) -> int:
+    """Draw the part to move to: mostly one where the run or a neighbour already is."""
+    dice = np.random.random()
+    if dice < 0.6:
+        return open_part(state, draw_near(problem, run))
+    if dice < 0.85:
+        return open_part(state, run)
+    return below(len(state.load))
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, error_model="numpy")
 def draw_amount(problem: Problem, state: State, run: int, source: int, target: int) -> int:
     """Draw how many filters to move: all, as many as fit, as many as are too many, as a neighbour has, or some."""
-    present, amount, dice = state.filters[run, source], state.filters[run, source], np.random.random()
+    present, dice = state.filters[run, source], np.random.random()
+    amount = present
     if problem.is_solid[run]:
         return present
     if problem.work[run] > 0:
@@ -152,7 +186,7 @@ def draw_amount(problem: Problem, state: State, run: int, source: int, target: i
         elif dice < 0.45:
             amount = int(np.ceil((state.load[source] - problem.limit) / problem.work[run]))
         elif dice < 0.65:
-            amount = np.random.randint(1, present + 1) if dice < 0.55 else 1
+            amount = 1 + below(present) if dice < 0.55 else 1
     elif dice < 0.5:
         near = draw_near(problem, run)
         share = state.filters[near, target] * (problem.sizes[run] / problem.sizes[near])
@@ -160,60 +194,157 @@ def draw_amount(problem: Problem, state: State, run: int, source: int, target: i
     return max(0, min(amount, present))
 
 
-@numba.njit(cache=True)
-def draw_payment(problem: Problem, state: State, run: int, target: int, work: float) -> tuple[int, int]:
-    """Draw filters of another run on the target, worth about the work, to send back."""
-    for _ in range(5):
-        other = np.random.randint(len(problem.sizes))
-        present = state.filters[other, target]
-        if other != run and present > 0:
-            if problem.is_solid[other] or problem.work[other] <= 0 or np.random.random() < 0.4:
-                return other, present
-            return other, min(present, int(work / problem.work[other] + np.random.random()))
-    return 0, 0
+@numba.njit(cache=True, error_model="numpy")
+def shift_tied(problem: Problem, state: State, chance: float) -> None:
+    """Let the runs that are tied to what was shifted come along, each with a chance."""
+    i = 1
+    while i <= state.shifts[0, 0]:
+        run, source, target, amount = state.shifts[i, 0], state.shifts[i, 1], state.shifts[i, 2], state.shifts[i, 3]
+        i += 1
+        for j in range(problem.near[run], problem.near[run + 1]):
+            near = problem.near[j]
+            if np.random.random() < chance and not is_shifted(state, near):
+                share = amount * (problem.sizes[near] / problem.sizes[run])
+                present = state.filters[near, source]
+                wanted = present if problem.is_solid[near] else min(present, int(share + 0.5))
+                shift(problem, state, near, source, target, wanted)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, error_model="numpy")
+def is_shifted(state: State, run: int) -> bool:
+    for i in range(1, state.shifts[0, 0] + 1):
+        if state.shifts[i, 0] == run:
+            return True
+    return False
+
+
+@numba.njit(cache=True, error_model="numpy")
+def pass_on(problem: Problem, state: State, part: int, back: int, work: float) -> int:
+    """Shift filters worth about the work from the part, back or to a part that has some of the run; return where to."""
+    run = state.runs_on[part, 1 + below(state.runs_on[part, 0])]
+    present, target = state.filters[run, part], back
+    if np.random.random() < 0.5:
+        target = draw_target(problem, state, run)
+    amount = present
+    if not problem.is_solid[run] and problem.work[run] > 0 and np.random.random() < 0.6:
+        amount = min(present, int(work / problem.work[run] + np.random.random()))
+    shift(problem, state, run, part, target, amount)
+    return target
+
+
+@numba.njit(cache=True, error_model="numpy")
+def close(problem: Problem, state: State, run: int, source: int) -> None:
+    """Spread what a part has of a run over the other parts that have some of it, as far as there is room."""
+    count = state.parts_of[run, 0]
+    first = below(count)
+    for i in range(count):
+        part = state.parts_of[run, 1 + (first + i) % count]
+        if part != source and state.load[part] + problem.work[run] <= problem.limit:
+            room = int((problem.limit - state.load[part]) / problem.work[run])
+            shift(problem, state, run, source, part, min(state.filters[run, source], room))
+            if state.filters[run, source] == 0:
+                return
+
+
+@numba.njit(cache=True, error_model="numpy")
+def gather(problem: Problem, state: State, run: int, target: int) -> None:
+    """Bring filters of a run to a part from others that have some, until the part is full."""
+    for _ in range(4):
+        room = int((problem.limit - state.load[target]) / problem.work[run])
+        source = open_part(state, run)
+        shift(problem, state, run, source, target, max(0, min(room, state.filters[run, source])))
+
+
+@numba.njit(cache=True, error_model="numpy")
+def exchange(problem: Problem, state: State, run: int, source: int, target: int) -> None:
+    """Exchange what two parts have of a few consecutive runs."""
+    last = min(len(problem.sizes), run + 2 + below(12))
+    for other in range(run, last):
+        amount = state.filters[other, source] - state.filters[other, target]
+        shift(problem, state, other, source, target, amount)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def move(problem: Problem, state: State) -> None:
+    """Make a random move."""
+    state.shifts[0, 0] = 0
+    run = below(len(problem.sizes))
+    source = open_part(state, run)
+    dice = np.random.random()
+    if dice < CLOSE and problem.work[run] > 0 and not problem.is_solid[run]:
+        close(problem, state, run, source)
+        if np.random.random() < 0.5:
+            other = state.runs_on[source, 1 + below(state.runs_on[source, 0])]
+            if (
+                state.runs_on[source, 0] > 0
+                and problem.work[other] > 0
+                and not problem.is_solid[other]
+                and other != run
+            ):
+                gather(problem, state, other, source)
+        return
+    target = draw_target(problem, state, run)
+    if target == source:
+        return
+    if dice > 1 - EXCH:
+        exchange(problem, state, run, source, target)
+        return
+    amount = draw_amount(problem, state, run, source, target)
+    if amount == 0:
+        return
+    shift(problem, state, run, source, target, amount)
+    if dice > 1 - EXCH - TIED:
+        shift_tied(problem, state, 0.5)
+    back = source
+    while np.random.random() < CHAIN:
+        gain = state.load[target] - problem.limit
+        if gain <= 0:
+            gain = amount * problem.work[run]
+        if state.runs_on[target, 0] == 0:
+            break
+        nxt = pass_on(problem, state, target, back, gain)
+        if nxt == target:
+            break
+        back, target = source, nxt
+        if target == source:
+            break
+
+
+CLOSE, EXCH, TIED, CHAIN = 0.05, 0.03, 0.15, 0.4
+
+
+@numba.njit(cache=True, error_model="numpy", nogil=True)
 def anneal(
     problem: Problem, state: State, best: Ints, best_bytes: float, schedule: Schedule, span: tuple[int, int, int]
 ) -> float:
     """Make moves span[0]..span[1] of span[2]; keep the best balanced shares in `best` and return their bytes."""
-    num_runs = len(problem.sizes)
-    volume, excess = total_volume(problem, state), total_overload(problem, state)
+    heat, price = schedule.hot, schedule.cheap
     for step in range(span[0], span[1]):
-        progress = step / span[2]
-        heat = schedule.hot * (schedule.cold / schedule.hot) ** progress
-        price = schedule.cheap * (schedule.dear / schedule.cheap) ** progress
-        run = np.random.randint(num_runs)
-        source = open_part(state, run, -1)
-        target = draw_target(problem, state, run, source)
-        amount = draw_amount(problem, state, run, source, target) if target >= 0 else 0
-        if amount == 0:
-            continue
-        other, paid = 0, 0
-        before = overload(problem, state, source) + overload(problem, state, target)
-        growth = put(problem, state, run, source, state.filters[run, source] - amount)
-        growth += put(problem, state, run, target, state.filters[run, target] + amount)
-        if np.random.random() < 0.35:
-            other, paid = draw_payment(problem, state, run, target, amount * problem.work[run])
-            growth += put(problem, state, other, target, state.filters[other, target] - paid)
-            growth += put(problem, state, other, source, state.filters[other, source] + paid)
-        more = overload(problem, state, source) + overload(problem, state, target) - before
-        worse = growth + price * more
-        if worse <= 0 or np.random.random() < np.exp(-worse / heat):
-            volume, excess = volume + growth, excess + more
-            better = volume < best_bytes - 0.5 and excess <= 1e-9 * problem.limit
-            if better and total_overload(problem, state) <= 1e-9 * problem.limit:
-                best_bytes, best[:] = volume, state.filters
-        else:
-            put(problem, state, other, source, state.filters[other, source] - paid)
-            put(problem, state, other, target, state.filters[other, target] + paid)
-            put(problem, state, run, target, state.filters[run, target] - amount)
-            put(problem, state, run, source, state.filters[run, source] + amount)
+        if step % 1000 == 0:
+            heat = schedule.hot * (schedule.cold / schedule.hot) ** (step / span[2])
+            price = schedule.cheap * (schedule.dear / schedule.cheap) ** (step / span[2])
+            settle(problem, state)
+        volume, excess = state.totals[0], state.totals[1]
+        move(problem, state)
+        worse = state.totals[0] - volume + price * (state.totals[1] - excess)
+        if worse > 0 and np.random.random() >= np.exp(-worse / heat):
+            take_back(problem, state)
+            state.totals[0], state.totals[1] = volume, excess
+        elif state.totals[0] < best_bytes - 0.5 and state.totals[1] <= 1e-9 * problem.limit:
+            settle(problem, state)
+            if state.totals[1] <= 1e-9 * problem.limit:
+                best_bytes, best[:] = state.totals[0], state.filters
     return best_bytes
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, error_model="numpy")
+def begin(problem: Problem, state: State) -> None:
+    for run in range(len(problem.sizes)):
+        for part in range(len(state.load)):
+            receive(problem, state, run, part)
+
+
+@numba.njit(cache=True, error_model="numpy")
 def seed_moves(seed: int) -> None:
     """Seed the compiled code's own random numbers, which numpy outside cannot reach."""
     np.random.seed(seed)

@@ -1,12 +1,13 @@
 """A lower bound from pricing single parts (Dantzig-Wolfe).
 
-Volume is a sum over parts of what each receives, and every part obeys the same rules. So choose k parts out of all possible
-ones such that together they hold everything: a linear program with one column per possible part. Its duals pi price the
-runs; for any pi, sum(pi) + k * (the cheapest part at these prices) is a bound, and finding that part is a small
-integer program without any symmetry between parts. Columns are added, and pi improved, until the bound stops rising.
+Volume is a sum over parts of what each receives, and every part obeys the same rules. So choose k parts out of all
+possible ones such that together they hold everything: a linear program with one column per possible part. Its duals
+price the runs; for any prices, their sum + k * (the cheapest part at these prices) is a bound, and finding that part is
+a small integer program without any symmetry between parts. Parts are added, and the prices improved, until the bound
+stops rising.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,48 +16,44 @@ from hyperplace.steps.share.part import MIB, add_part
 from hyperplace.values.arrays import Floats
 from hyperplace.values.runs import Runs, Shares
 
-SMOOTHING = 0.6  # of the best prices so far in each new try; without it the prices swing
-SLACK = 1e-6
+SMOOTHING = 0.8  # of the best prices so far in each new try; without it the prices swing wildly
+SLACK = 1e-6  # of the limit, so that the bound stays a bound whatever rounding did
 
 
 def pricing_bound(
     runs: Runs,
     num_parts: int,
     limit: float,
-    start: Shares,
+    known: Sequence[Shares],
     *,
     stop: Callable[[], bool] = lambda: False,
     on_bound: Callable[[float], None] = lambda bound: None,
-    max_rounds: int = 400,
+    max_rounds: int = 1000,
     target_gap: float = 5e-4,
 ) -> float:
-    """Return a lower bound in bytes on the volume of any balanced shares; `start` is the best known placement."""
+    """Return a lower bound in bytes on the volume of any balanced shares; `known` are good placements to start from."""
     pricing = _Pricing(runs, limit * (1 + SLACK))
     master = _Master(len(runs.layers), num_parts)
-    for part in range(start.filters.shape[1]):
-        share = start.filters[:, part] / runs.sizes
-        master.add(share, pricing.cost_of(share))
+    for shares in known:
+        for part in range(num_parts):
+            share = shares.filters[:, part] / runs.sizes
+            master.add(share, pricing.cost_of(share))
     best, best_prices = 0.0, np.zeros(len(runs.layers))
     for _ in range(max_rounds):
-        if stop():
-            break
         prices, objective = master.solve()
-        tried = SMOOTHING * best_prices + (1 - SMOOTHING) * prices
-        share, value = pricing.cheapest(tried)
-        bound = float(tried.sum()) + num_parts * value
-        if bound > best:
-            best, best_prices = bound, tried
-            on_bound(best * MIB)
-        if objective - best <= target_gap * objective:
+        if stop() or objective - best <= target_gap * objective:
             break
-        if share is None or not master.add(share, pricing.cost_of(share)):
-            share, value = pricing.cheapest(prices)  # the smoothed prices found nothing new
-            bound = float(prices.sum()) + num_parts * value
-            if bound > best:
-                best, best_prices = bound, prices
+        is_new = False
+        for tried in (SMOOTHING * best_prices + (1 - SMOOTHING) * prices, prices):
+            share, value = pricing.cheapest(tried)
+            if (bound := float(tried.sum()) + num_parts * value) > best:
+                best, best_prices = bound, tried
                 on_bound(best * MIB)
-            if share is None or not master.add(share, pricing.cost_of(share)):
+            is_new = master.add(share, pricing.cost_of(share))
+            if is_new:
                 break
+        if not is_new:  # not even the master's own prices find a part it lacks: its objective is the bound
+            break
     return best * MIB
 
 
@@ -70,14 +67,13 @@ class _Pricing:
         self._cost = np.array(program.cost)
         self._solver = Solver(program, gap=1e-5)
 
-    def cheapest(self, prices: Floats) -> tuple[Floats | None, float]:
+    def cheapest(self, prices: Floats) -> tuple[Floats, float]:
         """Return its shares, and a lower bound on its cost minus what it earns; an empty part earns nothing."""
         cost = self._cost.copy()
         cost[self._part.share] -= prices
         self._solver.change_costs(cost)
         answer = self._solver.solve()
-        if answer.values is None:
-            return None, min(answer.bound, 0.0)
+        assert answer.values is not None, "an empty part is always possible"
         share = np.clip(answer.values[self._part.share], 0.0, 1.0)
         return np.where(share < 1e-7, 0.0, share), min(answer.bound, 0.0)
 

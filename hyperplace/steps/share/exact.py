@@ -1,7 +1,7 @@
 """The exact placement: a mixed-integer program over the shares of every run on every part.
 
-Parts are interchangeable; ordering them by their load leaves one of the k! copies of each solution. HiGHS proves VGG16 at
-k = 2 and 4 in seconds; beyond that it improves a given start and its bound is weak (bound.py does better there).
+Parts are interchangeable; ordering them by their load leaves one of the k! copies of each solution. HiGHS proves VGG16
+at k = 2 and 4 in seconds; beyond that it improves a given start and its bound is weak (bound.py does better there).
 """
 
 from dataclasses import dataclass
@@ -62,6 +62,8 @@ class ExactSearch:
         columns = np.zeros(self._num_columns)
         for number, part in enumerate(self._parts):
             share = filters[:, number] / self._runs.sizes
+            for readers, wanted in part.wants.items():
+                columns[wanted] = max(share[list(readers)]) > 0
             columns[part.is_open] = share > 0
             columns[part.share] = share
             columns[part.received] = _received(self._runs, share)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hyperplace.steps.share.annealing import Problem, Schedule, State, anneal, seed_moves
+from hyperplace.steps.share.annealing import Problem, Schedule, State, anneal, begin, seed_moves
 from hyperplace.values.arrays import Ints
 from hyperplace.values.runs import Links, Runs, Shares
 
+MOST_SHIFTS = 64  # of one move
 CHUNK = 200_000  # moves between two looks at `stop`
 
 Stop = Callable[[], bool]
@@ -23,8 +24,8 @@ def search(
     *,
     seed: int = 0,
     start: Shares | None = None,
-    num_moves: int = 3_000_000,
-    num_restarts: int = 2,
+    num_moves: int = 1_000_000,
+    num_restarts: int = 8,
     stop: Stop = lambda: False,
 ) -> Shares | None:
     """Return the best balanced shares found, or None; `limit` is the most work of a part."""
@@ -77,21 +78,21 @@ def problem_of(runs: Runs, limit: float) -> Problem:
     """Return the runs as the compiled code wants them."""
     feeds, mates = runs.readers.reversed(), runs.tied.reversed()
     near = Links.of([{*runs.readers[r], *runs.tied[r], *feeds[r], *mates[r]} - {r} for r in range(len(runs.layers))])
+    sees = Links.of([lists for r in range(len(runs.layers)) for lists in ({r, *mates[r]}, {*feeds[r]})])
     return Problem(
         runs.sizes,
         np.asarray(runs.work, np.float64),
         runs.map_bytes.astype(np.float64),
         runs.is_solid,
-        runs.tied.offsets,
-        runs.tied.targets,
-        feeds.offsets,
-        feeds.targets,
-        mates.offsets,
-        mates.targets,
-        near.offsets,
-        near.targets,
+        _packed(runs.tied),
+        _packed(sees),
+        _packed(near),
         float(limit),
     )
+
+
+def _packed(links: Links) -> Ints:
+    return np.concatenate([links.offsets + len(links.offsets), links.targets])
 
 
 def state_of(problem: Problem, filters: Ints) -> State:
@@ -99,6 +100,18 @@ def state_of(problem: Problem, filters: Ints) -> State:
     is_open = (filters > 0).astype(np.int64)
     open_readers = np.zeros_like(filters)
     for run in range(len(filters)):
-        for feed in problem.feeds[problem.feeds_of[run] : problem.feeds_of[run + 1]]:
+        for feed in problem.sees[problem.sees[2 * run + 1] : problem.sees[2 * run + 2]]:
             open_readers[feed] += is_open[run]
-    return State(filters, open_readers, problem.work @ filters)
+    places = np.stack([np.cumsum(is_open, axis=1), np.cumsum(is_open, axis=0)], axis=2)
+    lists = _listed(is_open), _listed(is_open.T)
+    shifts = np.zeros((MOST_SHIFTS + 1, 4), np.int64)
+    received = np.zeros(filters.shape)
+    state = State(filters, open_readers, received, problem.work @ filters, np.zeros(2), *lists, places, shifts)
+    begin(problem, state)
+    return state
+
+
+def _listed(is_open: Ints) -> Ints:
+    """Return for every row how many columns are open, then which."""
+    order = np.argsort(-is_open, axis=1, kind="stable")
+    return np.concatenate([is_open.sum(axis=1, keepdims=True), order], axis=1)

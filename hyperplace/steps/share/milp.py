@@ -1,14 +1,11 @@
 """A mixed-integer program in the making, and HiGHS to solve it: the one file that imports highspy."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hyperplace.values.arrays import Floats
-
-if TYPE_CHECKING:
-    import highspy
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ class Solver:
     def __init__(self, program: Program, *, threads: int = 1, gap: float = 1e-6, seed: int = 0) -> None:
         import highspy
 
-        self._highs = highspy.Highs()
+        self._highs = highspy.Highs()  # type: ignore[no-untyped-call]
         self._is_mip = any(program.is_integer)
         options = {"output_flag": False, "threads": threads, "mip_rel_gap": gap, "random_seed": seed}
         for name, value in options.items():
@@ -98,13 +95,13 @@ class Solver:
 
     def cancel(self) -> None:
         """End a solve that runs in another thread, as soon as it looks."""
-        self._highs.cancelSolve()
+        self._highs.cancelSolve()  # type: ignore[no-untyped-call]
 
 
-def _lp(program: Program) -> "highspy.HighsLp":
+def _lp(program: Program) -> Any:
     import highspy
 
-    lp: Any = highspy.HighsLp()
+    lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = len(program.cost), len(program.row_low)
     lp.col_cost_, lp.col_lower_, lp.col_upper_ = program.cost, program.lower, program.upper
     lp.row_lower_, lp.row_upper_ = program.row_low, program.row_high

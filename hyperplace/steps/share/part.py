@@ -1,8 +1,9 @@
 """One part as the columns and rows of a program: the piece that both the exact placement and the bound are made of.
 
-share[r] in 0..1 is how much of run r the part has, is_open[r] is 1 where it has any, and received[r] is how much of run r
-it must receive: received[r] >= is_open[c] - share[r] for every c that reads all of r, and share[c] - share[r] for
-every c that reads it channel by channel.
+share[r] in 0..1 is how much of run r the part has, is_open[r] is 1 where it has any, and received[r] is how much of
+run r it must receive: received[r] >= is_open[c] - share[r] for every c that reads all of r, and share[c] - share[r] for
+every c that reads it channel by channel. Runs with the same readers (the branches of a concatenation) share one column
+that says whether any of those readers is open, which makes the program smaller and its branching stronger.
 """
 
 from dataclasses import dataclass
@@ -15,32 +16,50 @@ MIB = 2.0**20  # objectives are in MiB, so that HiGHS's tolerances are small aga
 
 @dataclass(frozen=True)
 class PartColumns:
-    """The columns of every run on one part; is_open is the share itself where openness does not matter."""
+    """The columns of every run on one part; is_open is the share itself where openness does not matter.
+
+    `wants` maps a set of readers to the column that is 1 where any of them is open.
+    """
 
     share: list[int]
     is_open: list[int]
     received: list[int]
+    wants: dict[frozenset[int], int]
 
 
 def add_part(program: Program, runs: Runs, limit: float) -> PartColumns:
     """Add one part to the program: what it may hold, and what it costs."""
     whole_bytes = runs.sizes * runs.map_bytes / MIB
-    reads_all = {reader for run in range(len(runs.layers)) for reader in runs.readers[run]}
+    reader_sets = [frozenset(runs.readers[run]) for run in range(len(runs.layers))]
+    reads_all = frozenset[int]().union(*reader_sets)
     share = [program.column(is_integer=bool(solid)) for solid in runs.is_solid]
     is_open = [
         program.column(is_integer=True) if run in reads_all and not runs.is_solid[run] else share[run]
         for run in range(len(share))
     ]
-    received = [program.column(float(cost)) for cost in whole_bytes]
-    for run in range(len(share)):
+    part = PartColumns(share, is_open, [program.column(float(cost)) for cost in whole_bytes], {})
+    for run, readers in enumerate(reader_sets):
         if is_open[run] != share[run]:
             program.row({share[run]: 1.0, is_open[run]: -1.0}, high=0.0)
-        for reader in runs.readers[run]:
-            program.row({received[run]: 1.0, is_open[reader]: -1.0, share[run]: 1.0}, low=0.0)
+        if readers:
+            wanted = _wanted(program, part, readers)
+            program.row({part.received[run]: 1.0, wanted: -1.0, share[run]: 1.0}, low=0.0)
         for reader in runs.tied[run]:
-            program.row({received[run]: 1.0, share[reader]: -1.0, share[run]: 1.0}, low=0.0)
+            program.row({part.received[run]: 1.0, share[reader]: -1.0, share[run]: 1.0}, low=0.0)
     program.row(load_terms(runs, share, limit), high=1.0)
-    return PartColumns(share, is_open, received)
+    return part
+
+
+def _wanted(program: Program, part: PartColumns, readers: frozenset[int]) -> int:
+    """Return the column that is 1 where any of the readers is open."""
+    if readers not in part.wants:
+        if len(readers) == 1:
+            part.wants[readers] = part.is_open[next(iter(readers))]
+        else:
+            part.wants[readers] = program.column(is_integer=True)
+            for reader in sorted(readers):
+                program.row({part.wants[readers]: 1.0, part.is_open[reader]: -1.0}, low=0.0)
+    return part.wants[readers]
 
 
 def load_terms(runs: Runs, share: list[int], limit: float) -> dict[int, float]:
