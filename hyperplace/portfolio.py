@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hyperplace.errors import BalanceError, HyperplaceError, PartitionerError, UsageError
+from hyperplace.errors import BalanceError, PartitionerError, UsageError
 from hyperplace.steps.build import build, build_runs
 from hyperplace.steps.partition import PARTITIONERS, partition
 from hyperplace.steps.share.arrange import arrange, counted
@@ -32,7 +32,7 @@ SYMMETRIC = ("auto", "local", "exact")
 NAMES = (*SYMMETRIC, *PARTITIONERS)
 BASELINES = ("incremental", "layerwise", "horizontal")
 ORDER = ("exact", "local", "kahypar", *BASELINES, "mtkahypar")
-FINE_BLOCKS = (4, 8, 16)  # a few blocks per layer: a fine grid of more is slower and no better
+FINE_BLOCKS = (8, 12, 24)  # a few blocks per layer: a fine grid of more is slower and no better
 MOST_EXACT_COLUMNS = 3000  # beyond this many (run, part) pairs HiGHS does not get anywhere in the time there is
 SAFE = 1 - 1e-6  # of the limit, for shares of work that becomes rounded weights
 
@@ -306,18 +306,21 @@ def _owners(candidate: Candidate) -> dict[str, Ints]:
 def _fine(
     graph: Graph, profile: Profile, settings: Settings, time_limit_s: float, on_progress: OnProgress
 ) -> tuple[Hypergraph, Partition]:
-    """Return the best of the coarse placement, which is a fine one too, and KaHyPar on grids of a few blocks."""
+    """Return the best of the coarse placement, which is a fine one too, and of polished grids of a few blocks."""
+    from hyperplace.steps.partition.polish import polish
+
     coarse = _Search(graph, profile, replace(settings, grain="coarse"), time_limit_s, on_progress).run()
     few = replace(settings, blocks=1)  # the coarse placement needs no finer grid than its own cuts
     found = [_cut(graph, profile, few, _owners(coarse), coarse.partition.found_by)]
     for blocks in FINE_BLOCKS:
         hypergraph = _blocks(graph, profile, settings, min(blocks, settings.blocks or blocks))
-        for name in ("kahypar", "mtkahypar") if settings.partitioner == "auto" else ():
-            try:
-                found.append(_judged(hypergraph, _general(hypergraph, settings, name), settings.imbalance))
-            except HyperplaceError:
-                continue  # too coarse a grid for this balance, or a partitioner that fails on it
-            on_progress(f"best {min(c.volume_bytes for c in found if c.is_feasible) / 2**20:.1f} MiB")
+        try:
+            start = _general(hypergraph, settings, "kahypar")
+            polished = polish(hypergraph, start, settings.imbalance, seed=settings.seed)
+        except (BalanceError, PartitionerError):
+            continue  # too coarse a grid for this balance, or the partitioner fails on it
+        found.append(_judged(hypergraph, polished, settings.imbalance))
+        on_progress(f"best {min(c.volume_bytes for c in found if c.is_feasible) / 2**20:.1f} MiB")
     best = min((c for c in found if c.is_feasible), key=lambda c: c.volume_bytes)
     return best.hypergraph, replace(best.partition, is_cut_short=coarse.partition.is_cut_short, bound_bytes=None)
 

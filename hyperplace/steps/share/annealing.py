@@ -16,8 +16,12 @@ import numpy as np
 from hyperplace.values.arrays import Floats, Ints
 
 
+CLOSE, EXCHANGE, ALONG = 0.1, 0.02, 0.2  # chances of the kinds of moves; the others shift a single run
+CHAIN = 0.3  # chance that a shift is followed by another one
+
+
 class Problem(NamedTuple):
-    """The runs as plain arrays; of links the first items are offsets into the same array (fewer arrays, faster calls)."""
+    """The runs as plain arrays; of links the first items are offsets into the same array."""
 
     sizes: Ints
     work: Floats
@@ -126,17 +130,15 @@ def shift(problem: Problem, state: State, run: int, source: int, target: int, am
 @numba.njit(cache=True, error_model="numpy")
 def take_back(problem: Problem, state: State) -> None:
     """Undo the shifts of the present move."""
-    last = state.shifts[0, 0]
-    state.shifts[0, 0] = 0
-    for i in range(last, 0, -1):
-        state.shifts[0, 0] = i - 1
+    for i in range(state.shifts[0, 0], 0, -1):
+        state.shifts[0, 0] = i - 1  # shift() notes itself in the row it undoes
         shift(problem, state, state.shifts[i, 0], state.shifts[i, 2], state.shifts[i, 1], state.shifts[i, 3])
     state.shifts[0, 0] = 0
 
 
 @numba.njit(cache=True, error_model="numpy")
 def settle(problem: Problem, state: State) -> None:
-    """Count volume and overload afresh, so that rounding does not add up."""
+    """Add up volume and overload afresh, so that rounding does not pile up."""
     state.totals[:] = 0.0
     for part in range(len(state.load)):
         for run in range(len(problem.sizes)):
@@ -195,8 +197,8 @@ def draw_amount(problem: Problem, state: State, run: int, source: int, target: i
 
 
 @numba.njit(cache=True, error_model="numpy")
-def shift_tied(problem: Problem, state: State, chance: float) -> None:
-    """Let the runs that are tied to what was shifted come along, each with a chance."""
+def shift_near(problem: Problem, state: State, chance: float) -> None:
+    """Let the neighbours of what was shifted come along in proportion, each with a chance, and their neighbours."""
     i = 1
     while i <= state.shifts[0, 0]:
         run, source, target, amount = state.shifts[i, 0], state.shifts[i, 1], state.shifts[i, 2], state.shifts[i, 3]
@@ -212,10 +214,10 @@ def shift_tied(problem: Problem, state: State, chance: float) -> None:
 
 @numba.njit(cache=True, error_model="numpy")
 def is_shifted(state: State, run: int) -> bool:
+    found = False
     for i in range(1, state.shifts[0, 0] + 1):
-        if state.shifts[i, 0] == run:
-            return True
-    return False
+        found = found or state.shifts[i, 0] == run
+    return found
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -265,52 +267,42 @@ def exchange(problem: Problem, state: State, run: int, source: int, target: int)
 
 
 @numba.njit(cache=True, error_model="numpy")
+def make_room(problem: Problem, state: State, run: int, part: int) -> None:
+    """Close a part for a run, and half of the time use the room for more of another run that is there."""
+    close(problem, state, run, part)
+    if np.random.random() < 0.5 and state.runs_on[part, 0] > 0:
+        other = state.runs_on[part, 1 + below(state.runs_on[part, 0])]
+        if problem.work[other] > 0 and not problem.is_solid[other] and other != run:
+            gather(problem, state, other, part)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def carry(problem: Problem, state: State, run: int, source: int, target: int, along: bool) -> None:
+    """Shift filters of a run, perhaps with its neighbours, then pass on what is too much from part to part."""
+    amount = draw_amount(problem, state, run, source, target)
+    shift(problem, state, run, source, target, amount)
+    if along:
+        shift_near(problem, state, 0.5)
+    part = target
+    while amount > 0 and part != source and state.runs_on[part, 0] > 0 and np.random.random() < CHAIN:
+        excess = state.load[part] - problem.limit
+        part = pass_on(problem, state, part, source, excess if excess > 0 else amount * problem.work[run])
+
+
+@numba.njit(cache=True, error_model="numpy")
 def move(problem: Problem, state: State) -> None:
     """Make a random move."""
     state.shifts[0, 0] = 0
     run = below(len(problem.sizes))
-    source = open_part(state, run)
-    dice = np.random.random()
+    source, dice = open_part(state, run), np.random.random()
     if dice < CLOSE and problem.work[run] > 0 and not problem.is_solid[run]:
-        close(problem, state, run, source)
-        if np.random.random() < 0.5:
-            other = state.runs_on[source, 1 + below(state.runs_on[source, 0])]
-            if (
-                state.runs_on[source, 0] > 0
-                and problem.work[other] > 0
-                and not problem.is_solid[other]
-                and other != run
-            ):
-                gather(problem, state, other, source)
+        make_room(problem, state, run, source)
         return
     target = draw_target(problem, state, run)
-    if target == source:
-        return
-    if dice > 1 - EXCH:
+    if dice > 1 - EXCHANGE:
         exchange(problem, state, run, source, target)
-        return
-    amount = draw_amount(problem, state, run, source, target)
-    if amount == 0:
-        return
-    shift(problem, state, run, source, target, amount)
-    if dice > 1 - EXCH - TIED:
-        shift_tied(problem, state, 0.5)
-    back = source
-    while np.random.random() < CHAIN:
-        gain = state.load[target] - problem.limit
-        if gain <= 0:
-            gain = amount * problem.work[run]
-        if state.runs_on[target, 0] == 0:
-            break
-        nxt = pass_on(problem, state, target, back, gain)
-        if nxt == target:
-            break
-        back, target = source, nxt
-        if target == source:
-            break
-
-
-CLOSE, EXCH, TIED, CHAIN = 0.05, 0.03, 0.15, 0.4
+    elif target != source:
+        carry(problem, state, run, source, target, dice > 1 - EXCHANGE - ALONG)
 
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
@@ -339,6 +331,7 @@ def anneal(
 
 @numba.njit(cache=True, error_model="numpy")
 def begin(problem: Problem, state: State) -> None:
+    """Count what every part receives of every run."""
     for run in range(len(problem.sizes)):
         for part in range(len(state.load)):
             receive(problem, state, run, part)

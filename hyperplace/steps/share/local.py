@@ -1,4 +1,4 @@
-"""Local search on the matrix of shares: simulated annealing with restarts, seeded and repeatable.
+"""Local search on the matrix of shares: simulated annealing with many short restarts, seeded and repeatable.
 
 Fast at any k, because a move touches two parts and a handful of runs. It proves nothing: see exact.py and bound.py.
 """
@@ -9,10 +9,21 @@ import numpy as np
 
 from hyperplace.steps.share.annealing import Problem, Schedule, State, anneal, begin, seed_moves
 from hyperplace.values.arrays import Ints
-from hyperplace.values.runs import Links, Runs, Shares
+from hyperplace.values.runs import Links, Runs, Shares, shares_volume, shares_work
 
 MOST_SHIFTS = 64  # of one move
 CHUNK = 200_000  # moves between two looks at `stop`
+
+# Temperatures in units of what a part receives at the start; prices in the same per part of overload. Overload must be
+# cheap at first, so that work can pass through full parts, and dear enough in the end that not one filter is too many.
+# No one schedule is best for all networks, and two short restarts find more than one long one.
+EXPLORE = (
+    Schedule(0.1, 0.001, 1, 3000),
+    Schedule(0.05, 0.001, 1, 3000),
+    Schedule(0.2, 0.001, 1, 1000),
+    Schedule(0.2, 0.003, 1, 3000),
+)
+POLISH = Schedule(0.02, 0.0005, 4, 3000)  # for the best so far
 
 Stop = Callable[[], bool]
 
@@ -24,30 +35,41 @@ def search(
     *,
     seed: int = 0,
     start: Shares | None = None,
-    num_moves: int = 1_000_000,
-    num_restarts: int = 8,
+    num_moves: int = 400_000,
+    num_restarts: int = 36,
     stop: Stop = lambda: False,
 ) -> Shares | None:
-    """Return the best balanced shares found, or None; `limit` is the most work of a part."""
+    """Return the best balanced shares found, or None; `limit` is the most work of a part.
+
+    `num_moves` are those of one restart. Every third restart polishes the best so far, the others begin at `start`.
+    """
     problem = problem_of(runs, limit)
-    first = start.filters if start else fill(runs, num_parts)
-    best, best_bytes = np.array(first), np.inf
+    first = Shares(start.filters if start else fill(runs, num_parts))
+    best, best_bytes = np.array(first.filters), _bytes_if_balanced(runs, first, limit)
     for restart in range(num_restarts):
         seed_moves(seed * 1000 + restart)
-        begin = np.array(best if best_bytes < np.inf and restart % 2 else first)
-        scale = float(runs.map_bytes @ runs.sizes) * _HEATS[restart % len(_HEATS)]
-        best_bytes = _anneal(problem, begin, best, best_bytes, scale, num_moves, stop)
+        polishes = restart % 3 == 2 and best_bytes < np.inf
+        begin = np.array(best if polishes else first.filters)
+        unit = max(1.0, shares_volume(runs, Shares(begin)) / num_parts)
+        schedule = _scaled(POLISH if polishes else EXPLORE[restart % len(EXPLORE)], unit, limit)
+        best_bytes = _anneal(problem, state_of(problem, begin), (best, best_bytes), schedule, num_moves, stop)
     return Shares(best, "local") if best_bytes < np.inf else None
 
 
-_HEATS = (0.005, 0.001)  # of all bytes: hot enough to move whole layers, then only to polish the best
+def _bytes_if_balanced(runs: Runs, shares: Shares, limit: float) -> float:
+    is_balanced = shares_work(runs, shares).max() <= limit * (1 + 1e-9)
+    return shares_volume(runs, shares) if is_balanced else np.inf
+
+
+def _scaled(schedule: Schedule, unit: float, limit: float) -> Schedule:
+    price = unit / limit
+    return Schedule(schedule.hot * unit, schedule.cold * unit, schedule.cheap * price, schedule.dear * price)
 
 
 def _anneal(
-    problem: Problem, begin: Ints, best: Ints, best_bytes: float, scale: float, num_moves: int, stop: Stop
+    problem: Problem, state: State, found: tuple[Ints, float], schedule: Schedule, num_moves: int, stop: Stop
 ) -> float:
-    schedule = Schedule(scale, scale / 1000, scale * 50 / problem.limit, scale * 5000 / problem.limit)
-    state = state_of(problem, begin)
+    best, best_bytes = found
     for first, last in _chunks(num_moves):
         if stop():
             break

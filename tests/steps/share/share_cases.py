@@ -146,6 +146,26 @@ def _stage(net, x):
     return net.d(y)
 
 
+def _concat(net, x):
+    y = net.a(x)
+    return net.d(torch.cat([net.b(y), net.c(y)], 1))
+
+
+def _slices(net, x):
+    y = net.a(x)
+    return net.b(y[:, :3]), net.c(y[:, 2:])
+
+
+def _bypass(net, x):
+    y = net.a(x)
+    return net.c(net.d(y) + y)
+
+
+def _halves(net, x):
+    low, high = net.a(x.flatten(1)).chunk(2, 1)
+    return net.b(low), net.c(high)
+
+
 def _two_readers(net, x):
     y = net.a(x)
     return net.d(net.b(y) + y), net.e(net.c(x) + y)
@@ -166,16 +186,12 @@ EQUAL = {
     "residual stage": lambda: Net(
         _stage, a=conv(3, 9), b1=conv(9, 4), b2=conv(4, 9), c1=conv(9, 5), c2=conv(5, 9), d=conv(9, 4)
     ),
-    "concat": lambda: Net(
-        lambda n, x: n.d(torch.cat([n.b(n.a(x)), n.c(n.a(x))], 1)), a=conv(3, 6), b=conv(6, 4), c=conv(6, 5), d=conv(9, 3)
-    ),
+    "concat": lambda: Net(_concat, a=conv(3, 6), b=conv(6, 4), c=conv(6, 5), d=conv(9, 3)),
     "grouped": lambda: nn.Sequential(conv(3, 8), nn.ReLU(), conv(8, 12, groups=4), nn.ReLU(), conv(12, 5)),
     "depthwise": lambda: nn.Sequential(conv(3, 8), conv(8, 8, groups=8), nn.ReLU6(), conv(8, 5)),
     "flattened": lambda: nn.Sequential(conv(3, 6), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(24, 10), nn.Linear(10, 4)),
     "whole softmax": lambda: nn.Sequential(conv(3, 6), nn.Softmax(1), conv(6, 5), conv(5, 3)),
-    "slices": lambda: Net(
-        lambda n, x: (n.b(n.a(x)[:, :3]), n.c(n.a(x)[:, 2:])), a=conv(3, 8), b=conv(3, 4), c=conv(6, 4)
-    ),
+    "slices": lambda: Net(_slices, a=conv(3, 8), b=conv(3, 4), c=conv(6, 4)),
 }
 # Models that read only some channels of a layer that is never split.
 SLICED_WHOLE = {
@@ -184,16 +200,13 @@ SLICED_WHOLE = {
     "whole then add": lambda: Net(
         lambda n, x: n.c(n.b(x) + n.a(x).softmax(1)), a=conv(3, 8), b=conv(3, 8), c=conv(8, 3)
     ),
+    "whole linear in slices": lambda: Net(_halves, a=nn.Linear(48, 8), b=nn.Linear(4, 6), c=nn.Linear(4, 5)),
     "whole gate": lambda: Net(_whole_gate, a=conv(3, 8), g=nn.Linear(8, 8), c=conv(8, 3)),
 }
 # Models where a run is read channel by channel by two, or a filter by several features.
 AT_LEAST = {
-    "two readers": lambda: Net(
-        _two_readers, a=conv(3, 8), b=conv(8, 8), c=conv(3, 8), d=conv(8, 3), e=conv(8, 2)
-    ),
-    "residual depthwise": lambda: Net(
-        lambda n, x: n.c(n.d(n.a(x)) + n.a(x)), a=conv(3, 8), d=conv(8, 8, groups=8), c=conv(8, 4)
-    ),
+    "two readers": lambda: Net(_two_readers, a=conv(3, 8), b=conv(8, 8), c=conv(3, 8), d=conv(8, 3), e=conv(8, 2)),
+    "residual depthwise": lambda: Net(_bypass, a=conv(3, 8), d=conv(8, 8, groups=8), c=conv(8, 4)),
     "wide gate": lambda: Net(
         lambda n, x: n.a(x).flatten(1) * n.b(x.flatten(1)), a=nn.Conv2d(3, 6, 1, stride=2), b=nn.Linear(48, 24)
     ),

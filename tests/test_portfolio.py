@@ -1,0 +1,254 @@
+"""The portfolio: never worse than anyone in it, honest about bounds, and calm when interrupted, failing or killed."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import hyperplace
+from hyperplace import portfolio
+from hyperplace.errors import BalanceError, HyperplaceError, UsageError
+from hyperplace.models import load_model
+from hyperplace.steps.capture import capture
+from hyperplace.steps.place import place
+from hyperplace.steps.profile.flops import count_flops
+from hyperplace.values.partition import is_feasible, volume_bytes, work_per_part
+from hyperplace.values.plan import Settings
+
+MIB = 2**20
+BATCH = 32
+CLI = (sys.executable, "-c", "from hyperplace.cli import main; main()")
+
+
+@cache
+def zoo(name):
+    loaded = load_model(name, [(3, 64, 64)]) if name == "resnet18" else load_model(name)
+    return graphed(loaded.module, loaded.sample)
+
+
+def graphed(module, sample):
+    graph = capture(module, sample)
+    return graph, count_flops(graph, BATCH)
+
+
+@cache
+def tiny():
+    with torch.device("meta"):
+        module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3))
+        return graphed(module, torch.empty(2, 3, 16, 16))
+
+
+def settings(k, partitioner="auto", imbalance=0.1, grain="coarse", fc="neurons", **more):
+    return Settings("model", k, imbalance, grain, partitioner, "flops", BATCH, fc=fc, **more)
+
+
+def searched(model, asked, time_limit_s=3.0, **more):
+    """Search and check what every result must keep."""
+    hypergraph, found = portfolio.search(*model, asked, time_limit_s=time_limit_s, **more)
+    volume = volume_bytes(hypergraph, found)
+    if asked.partitioner in portfolio.SYMMETRIC:
+        assert is_feasible(work_per_part(hypergraph, found), asked.imbalance)
+    assert found.bound_bytes is None or found.bound_bytes <= volume
+    assert found.num_parts == asked.k
+    return hypergraph, found, volume
+
+
+@pytest.mark.parametrize(("k", "most_mib"), [(2, 98.0), (4, 252.5)])
+def test_vgg16_is_proven(k, most_mib):
+    asked = settings(k, fc="whole")
+    graph, _ = zoo("vgg16")
+    hypergraph, found, volume = searched(zoo("vgg16"), asked, 20.0)
+    assert volume <= most_mib * MIB
+    assert volume * (1 - 1e-3) <= found.bound_bytes <= volume
+    assert not found.is_cut_short
+    metrics = place(graph, hypergraph, found, asked).metrics
+    assert metrics.verdict == "optimal (proven)"
+    assert metrics.volume_bytes == volume
+
+
+@pytest.mark.parametrize("k", [2, 3, 8])
+@pytest.mark.parametrize("name", ["lenet5", "blocksnet", "resnet18"])
+def test_never_worse_than_any_it_holds(name, k):
+    model = zoo(name)
+    _, _, volume = searched(model, settings(k))
+    for other in ("kahypar", *portfolio.BASELINES):
+        hypergraph, found, its = searched(model, settings(k, other))
+        if is_feasible(work_per_part(hypergraph, found), 0.1):
+            assert volume <= its, f"{other} is better"
+
+
+@pytest.mark.parametrize("name", ["lenet5", "blocksnet"])
+@pytest.mark.parametrize("partitioner", ["auto", "local", "exact"])
+def test_same_seed_same_volume(name, partitioner):
+    one, two = (searched(zoo(name), settings(2, partitioner, seed=3))[2] for _ in range(2))
+    assert one == two
+
+
+@pytest.mark.parametrize("partitioner", portfolio.SYMMETRIC)
+@pytest.mark.parametrize("grain", ["coarse", "fine"])
+def test_one_part_moves_nothing(partitioner, grain):
+    hypergraph, found, volume = searched(tiny(), settings(1, partitioner, grain=grain))
+    assert volume == 0
+    assert set(found.part_of.tolist()) == {0}
+    assert len(found.part_of) == hypergraph.num_vertices
+
+
+@pytest.mark.parametrize("partitioner", portfolio.SYMMETRIC)
+def test_says_which_imbalance_can_be_met(partitioner):
+    """One layer that is never split, far heavier than the average part."""
+    with torch.device("meta"):
+        module = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Flatten(), nn.Linear(64, 50), nn.ReLU(), nn.Linear(50, 7))
+        model = graphed(module, torch.empty(2, 3, 4, 4))
+    with pytest.raises(BalanceError, match=r"imbalance 0\.1 cannot be met at k=3: layer 2 alone") as refused:
+        searched(model, settings(3, partitioner, fc="whole"))
+    needed = float(re.search(r"--imbalance to at least ([\d.]+)", str(refused.value)).group(1))
+    searched(model, settings(3, partitioner, imbalance=needed, fc="whole"))
+    with pytest.raises(BalanceError):
+        searched(model, settings(3, partitioner, imbalance=needed - 0.002, fc="whole"))
+
+
+@pytest.mark.parametrize("partitioner", portfolio.SYMMETRIC)
+def test_says_so_when_layers_cannot_be_packed(partitioner):
+    """Three equal layers that are never split, on two parts: each fits alone, yet two of them must share a part."""
+    with torch.device("meta"):
+        module = nn.Sequential(nn.Flatten(), *(nn.Linear(48, 48) for _ in range(3)))
+        model = graphed(module, torch.empty(2, 3, 4, 4))
+    with pytest.raises(BalanceError, match="imbalance 0.1") as refused:
+        searched(model, settings(2, partitioner, fc="whole"))
+    assert re.search(r"0\.33[34]", str(refused.value)), f"the smallest that can be met is 0.334: {refused.value}"
+    searched(model, settings(2, partitioner, imbalance=0.334, fc="whole"))
+
+
+def test_an_unknown_partitioner_is_refused():
+    with pytest.raises(UsageError, match="magic"):
+        portfolio.search(*tiny(), settings(2, "magic"))
+
+
+@pytest.mark.parametrize("partitioner", portfolio.SYMMETRIC)
+def test_more_parts_than_filters_are_refused(partitioner):
+    with pytest.raises(HyperplaceError, match="24|23"):
+        portfolio.search(*tiny(), settings(24, partitioner))
+
+
+@pytest.mark.parametrize(("name", "k"), [("lenet5", 3), ("blocksnet", 4), ("resnet18", 8)])
+def test_fine_is_never_worse_than_coarse(name, k):
+    assert searched(zoo(name), settings(k, grain="fine"))[2] <= searched(zoo(name), settings(k))[2]
+
+
+def test_the_bound_of_a_gated_model_is_no_more_than_a_placement():
+    """A linear layer kept whole whose outputs are read channel by channel: nobody may undercut the bound."""
+
+    class Gated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.g, self.c = nn.Conv2d(3, 8, 1), nn.Linear(48, 8), nn.Conv2d(8, 8, 1)
+
+        def forward(self, x):
+            return self.c(self.a(x) * self.g(x.flatten(1))[:, :, None, None])
+
+    with torch.device("meta"):
+        model = graphed(Gated(), torch.empty(2, 3, 4, 4))
+    bounds, volumes = [], []
+    for partitioner in (*portfolio.SYMMETRIC, "kahypar"):
+        _, found, volume = searched(model, settings(3, partitioner, imbalance=0.3, fc="whole"))
+        bounds.append(found.bound_bytes or 0)
+        volumes.append(volume)
+    assert max(bounds) <= min(volumes)
+
+
+# Faults, interrupts, kills.
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("k", [2, 8])
+@pytest.mark.parametrize("where", ["arrange", "_general", "counted", "_judged"])
+def test_a_fault_in_a_lane_reaches_the_caller(monkeypatch, where, k):
+    def broken(*_arguments, **_options):
+        raise RuntimeError(f"{where} is broken")
+
+    monkeypatch.setattr(portfolio, where, broken)
+    with pytest.raises(RuntimeError, match=f"{where} is broken"):
+        portfolio.search(*tiny(), settings(k, imbalance=0.5), time_limit_s=5)
+
+
+@pytest.mark.timeout(60)
+def test_a_fault_in_the_progress_reaches_the_caller():
+    def broken(_text):
+        raise RuntimeError("no terminal")
+
+    with pytest.raises(RuntimeError, match="no terminal"):
+        portfolio.search(*tiny(), settings(2, imbalance=0.5), time_limit_s=5, on_progress=broken)
+
+
+@pytest.mark.timeout(60)
+def test_an_interrupt_between_the_fine_grids_returns_the_best_so_far():
+    def interrupt(_text):
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+
+    _, found, _ = searched(zoo("lenet5"), settings(2, grain="fine"), on_progress=interrupt)
+    assert found.is_cut_short
+
+
+def start(folder, *options):
+    command = (*CLI, "partition", "resnet50", "--k", "8", "--costs", "flops", "--time-limit", "60", *options)
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "TTY_COMPATIBLE": "1", "COLUMNS": "150"}
+    return subprocess.Popen(
+        [*command, "--out", str(folder / "out")],
+        stdout=subprocess.PIPE,
+        stderr=(folder / "progress").open("wb"),
+        env={**environment, "FORCE_COLOR": "1"},
+    )
+
+
+def wait_for_a_best(process, folder):
+    """Wait until the progress line shows a placement; then the search is under way."""
+    deadline = time.monotonic() + 60
+    while b"best " not in (folder / "progress").read_bytes():
+        assert process.poll() is None, (folder / "progress").read_text()
+        assert time.monotonic() < deadline, (folder / "progress").read_text()
+        time.sleep(0.2)
+    time.sleep(1)
+
+
+@pytest.mark.timeout(120)
+def test_an_interrupt_writes_the_best_so_far(tmp_path):
+    process = start(tmp_path, "--json")
+    try:
+        wait_for_a_best(process, tmp_path)
+        signalled = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=30)
+        seconds = time.monotonic() - signalled
+    finally:
+        process.kill()
+    assert process.returncode == 0, (tmp_path / "progress").read_text()[-2000:]
+    summary = json.loads(out)
+    assert summary["is_cut_short"]
+    assert summary["feasible"]
+    plan = hyperplace.load_plan(summary["plan"])
+    assert plan.metrics.is_cut_short
+    assert plan.metrics.volume_bytes == summary["volume_bytes"] > 0
+    assert seconds < 5
+
+
+@pytest.mark.timeout(120)
+def test_a_kill_leaves_nothing_half_written(tmp_path):
+    process = start(tmp_path)
+    try:
+        wait_for_a_best(process, tmp_path)
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGKILL
+    assert [path for path in Path(tmp_path / "out").rglob("*") if path.is_file()] == []
