@@ -8,6 +8,7 @@ bytes. Everything runs in threads: the partitioners wait for a process, the loca
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from hyperplace.steps.share.arrange import arrange, counted
 from hyperplace.values.arrays import Ints
 from hyperplace.values.graph import Graph
 from hyperplace.values.hypergraph import Hypergraph
-from hyperplace.values.partition import Partition, balance_limit, is_feasible, volume_bytes, work_per_part
+from hyperplace.values.partition import Partition, balance_limit, is_feasible, max_over_avg, volume_bytes, work_per_part
 from hyperplace.values.plan import Settings
 from hyperplace.values.profile import Profile
 from hyperplace.values.runs import Runs, Shares, shares_volume
@@ -33,6 +34,7 @@ NAMES = (*SYMMETRIC, *PARTITIONERS)
 BASELINES = ("incremental", "layerwise", "horizontal")
 ORDER = ("exact", "local", "kahypar", *BASELINES, "mtkahypar")
 FINE_BLOCKS = (8, 12, 24)  # a few blocks per layer: a fine grid of more is slower and no better
+FEW_PARTS = 4  # up to here the exact program usually ends
 MOST_EXACT_COLUMNS = 3000  # beyond this many (run, part) pairs HiGHS does not get anywhere in the time there is
 SAFE = 1 - 1e-6  # of the limit, for shares of work that becomes rounded weights
 
@@ -59,8 +61,8 @@ def search(
 ) -> tuple[Hypergraph, Partition]:
     """Return the best balanced placement that the settings' partitioner finds, and the hypergraph it belongs to.
 
-    `time_limit_s` is for the exact program and the bound; 0 means to the end. Ctrl-C ends the search with the best so
-    far.
+    `time_limit_s` is for the exact program and the bound; 0 means to the end. The local search for many parts always
+    runs its course, so that the same seed gives the same result. Ctrl-C ends the search with the best so far.
     """
     if settings.partitioner not in NAMES:
         raise UsageError(f"partitioner {settings.partitioner!r} is unknown; choose one of {', '.join(NAMES)}")
@@ -88,7 +90,7 @@ class _Search:
         self, graph: Graph, profile: Profile, settings: Settings, time_limit_s: float, on_progress: OnProgress
     ) -> None:
         self._graph, self._profile, self._settings = graph, profile, settings
-        self._time_limit_s = time_limit_s or np.inf
+        self._deadline = time.monotonic() + (time_limit_s or np.inf)
         self._on_progress = on_progress
         self._runs = build_runs(graph, profile, fc=settings.fc)
         self._limit = (1 + settings.imbalance) * self._runs.total_work / settings.k
@@ -115,7 +117,8 @@ class _Search:
                 self._stop.wait(0.05)
         except KeyboardInterrupt:
             self._end(cut_short=True)
-            self._on_progress("interrupted: the best placement so far")
+            if self._best is None:
+                raise
         if self._fault:
             raise self._fault
         return self._result()
@@ -126,7 +129,7 @@ class _Search:
             return [[self._local]]
         if self._settings.partitioner == "exact":
             return [[self._baselines, self._kahypar, self._exact]]
-        if self._settings.k <= 4:
+        if self._settings.k <= FEW_PARTS:
             return [
                 [self._kahypar, self._exact],
                 [self._baselines, self._mtkahypar, self._pause, self._local, self._price],
@@ -170,8 +173,10 @@ class _Search:
         from hyperplace.steps.share.local import search as local_search
 
         seed, k = self._settings.seed, self._settings.k
+        # With few parts it only helps the exact program, in the time that has; with many it is the search.
+        stop = self._is_over if k <= FEW_PARTS and self._settings.partitioner == "auto" else self._stop.is_set
         try:
-            found = local_search(self._runs, k, self._limit * SAFE, seed=seed, stop=self._stop.is_set)
+            found = local_search(self._runs, k, self._limit * SAFE, seed=seed, stop=stop)
             if found is not None:
                 self._offer_shares(found)
         finally:
@@ -180,13 +185,13 @@ class _Search:
     def _exact(self) -> None:
         from hyperplace.steps.share.exact import ExactSearch
 
-        if self._settings.k * len(self._runs.layers) > MOST_EXACT_COLUMNS:
+        if self._settings.k * len(self._runs.layers) > MOST_EXACT_COLUMNS or self._is_over():
             return
         with self._lock:
             start = min(self._known, key=self._volume_of, default=None)
         exact = ExactSearch(self._runs, self._settings.k, self._limit, seed=self._settings.seed)
         self._exact_search = exact
-        found = exact.run(start=start, time_limit_s=self._time_limit_s)
+        found = exact.run(start=start, time_limit_s=max(0.0, self._deadline - time.monotonic()))
         self._raise_bound(found.bound_bytes)
         if found.shares is not None:
             self._offer_shares(found.shares)
@@ -202,22 +207,22 @@ class _Search:
             pass
         with self._lock:
             known = list(self._known)
-        deadline = time.monotonic() + self._time_limit_s
         if known:
             pricing_bound(
                 self._runs,
                 self._settings.k,
                 self._limit,
                 known,
-                stop=lambda: self._stop.is_set() or self._is_late(deadline),
+                stop=self._is_over,
                 on_bound=self._raise_bound,
             )
 
-    def _is_late(self, deadline: float) -> bool:
-        if time.monotonic() > deadline:
+    def _is_over(self) -> bool:
+        """Say whether the search has ended, or its time is up."""
+        if time.monotonic() > self._deadline:
             self._is_cut_short = True
             return True
-        return False
+        return self._stop.is_set()
 
     def _volume_of(self, shares: Shares) -> float:
         return shares_volume(self._runs, shares)
@@ -258,13 +263,21 @@ class _Search:
         if best is None:
             raise BalanceError(
                 f"no placement within imbalance {self._settings.imbalance:g} was found at k={self._settings.k}; "
-                "raise --imbalance or lower --k"
+                f"raise --imbalance to {self._smallest_imbalance():g} or lower --k"
             )
-        # A bound within the solver's tolerance above a real placement is that placement's volume.
-        bound = min(bound, best.volume_bytes)
+        # A bound within the solver's tolerance above a real placement is that placement's volume; one further above
+        # is no bound at all.
+        bound = min(bound, best.volume_bytes) if bound <= best.volume_bytes * (1 + 1e-4) else 0
         is_proven = bound >= best.volume_bytes * (1 - 1e-3)
         found = replace(best.partition, bound_bytes=bound or None, is_cut_short=self._is_cut_short and not is_proven)
         return replace(best, partition=found)
+
+    def _smallest_imbalance(self) -> float:
+        """Return the smallest imbalance that one of the methods that know no limit happens to meet, rounded up."""
+        hypergraph = _blocks(self._graph, self._profile, self._settings, self._settings.blocks)
+        found = [_general(hypergraph, self._settings, name) for name in (*BASELINES, "random")]
+        lightest = min(max_over_avg(work_per_part(hypergraph, one)) for one in found)
+        return float(np.ceil((lightest - 1) * 1000) / 1000)
 
     def _everything_on_one_part(self) -> Candidate:
         hypergraph = _blocks(self._graph, self._profile, self._settings, self._settings.blocks)
@@ -312,17 +325,19 @@ def _fine(
     coarse = _Search(graph, profile, replace(settings, grain="coarse"), time_limit_s, on_progress).run()
     few = replace(settings, blocks=1)  # the coarse placement needs no finer grid than its own cuts
     found = [_cut(graph, profile, few, _owners(coarse), coarse.partition.found_by)]
-    for blocks in FINE_BLOCKS:
-        hypergraph = _blocks(graph, profile, settings, min(blocks, settings.blocks or blocks))
-        try:
-            start = _general(hypergraph, settings, "kahypar")
-            polished = polish(hypergraph, start, settings.imbalance, seed=settings.seed)
-        except (BalanceError, PartitionerError):
-            continue  # too coarse a grid for this balance, or the partitioner fails on it
-        found.append(_judged(hypergraph, polished, settings.imbalance))
-        on_progress(f"best {min(c.volume_bytes for c in found if c.is_feasible) / 2**20:.1f} MiB")
+    is_cut_short = coarse.partition.is_cut_short
+    try:
+        for blocks in FINE_BLOCKS if settings.k > 1 else ():
+            grid = _blocks(graph, profile, settings, min(blocks, settings.blocks or blocks))
+            with suppress(BalanceError, PartitionerError):  # too coarse a grid, or the partitioner fails on it
+                start = _general(grid, settings, "kahypar")
+                polished = polish(grid, start, settings.imbalance, seed=settings.seed)
+                found.append(_judged(grid, polished, settings.imbalance))
+            on_progress(f"best {min(c.volume_bytes for c in found if c.is_feasible) / 2**20:.1f} MiB")
+    except KeyboardInterrupt:
+        is_cut_short = True
     best = min((c for c in found if c.is_feasible), key=lambda c: c.volume_bytes)
-    return best.hypergraph, replace(best.partition, is_cut_short=coarse.partition.is_cut_short, bound_bytes=None)
+    return best.hypergraph, replace(best.partition, is_cut_short=is_cut_short, bound_bytes=None)
 
 
 def _refuse_the_impossible(runs: Runs, settings: Settings) -> None:

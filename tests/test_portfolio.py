@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -22,12 +22,19 @@ from hyperplace.models import load_model
 from hyperplace.steps.capture import capture
 from hyperplace.steps.place import place
 from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.share import local
 from hyperplace.values.partition import is_feasible, volume_bytes, work_per_part
 from hyperplace.values.plan import Settings
 
 MIB = 2**20
 BATCH = 32
 CLI = (sys.executable, "-c", "from hyperplace.cli import main; main()")
+
+
+@pytest.fixture(autouse=True)
+def few_moves(monkeypatch):
+    """What holds of the portfolio holds with a short local search; how good a long one is stands in results/."""
+    monkeypatch.setattr(local, "search", partial(local.search, num_moves=30_000, num_restarts=2))
 
 
 @cache
@@ -123,7 +130,7 @@ def test_says_so_when_layers_cannot_be_packed(partitioner):
     with torch.device("meta"):
         module = nn.Sequential(nn.Flatten(), *(nn.Linear(48, 48) for _ in range(3)))
         model = graphed(module, torch.empty(2, 3, 4, 4))
-    with pytest.raises(BalanceError, match="imbalance 0.1") as refused:
+    with pytest.raises(BalanceError, match=r"imbalance 0\.1") as refused:
         searched(model, settings(2, partitioner, fc="whole"))
     assert re.search(r"0\.33[34]", str(refused.value)), f"the smallest that can be met is 0.334: {refused.value}"
     searched(model, settings(2, partitioner, imbalance=0.334, fc="whole"))
@@ -136,7 +143,7 @@ def test_an_unknown_partitioner_is_refused():
 
 @pytest.mark.parametrize("partitioner", portfolio.SYMMETRIC)
 def test_more_parts_than_filters_are_refused(partitioner):
-    with pytest.raises(HyperplaceError, match="24|23"):
+    with pytest.raises(HyperplaceError, match=r"k=24"):
         portfolio.search(*tiny(), settings(24, partitioner))
 
 
@@ -196,19 +203,23 @@ def test_an_interrupt_between_the_fine_grids_returns_the_best_so_far():
         if threading.current_thread() is threading.main_thread():
             raise KeyboardInterrupt
 
-    _, found, _ = searched(zoo("lenet5"), settings(2, grain="fine"), on_progress=interrupt)
+    try:
+        _, found, _ = searched(zoo("lenet5"), settings(2, grain="fine"), on_progress=interrupt)
+    except KeyboardInterrupt:  # would end the whole test run
+        pytest.fail("the coarse placement was lost")
     assert found.is_cut_short
 
 
 def start(folder, *options):
     command = (*CLI, "partition", "resnet50", "--k", "8", "--costs", "flops", "--time-limit", "60", *options)
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "TTY_COMPATIBLE": "1", "COLUMNS": "150"}
-    return subprocess.Popen(
-        [*command, "--out", str(folder / "out")],
-        stdout=subprocess.PIPE,
-        stderr=(folder / "progress").open("wb"),
-        env={**environment, "FORCE_COLOR": "1"},
-    )
+    with (folder / "progress").open("wb") as shown:
+        return subprocess.Popen(
+            [*command, "--out", str(folder / "out")],
+            stdout=subprocess.PIPE,
+            stderr=shown,
+            env={**environment, "FORCE_COLOR": "1"},
+        )
 
 
 def wait_for_a_best(process, folder):
@@ -239,7 +250,7 @@ def test_an_interrupt_writes_the_best_so_far(tmp_path):
     plan = hyperplace.load_plan(summary["plan"])
     assert plan.metrics.is_cut_short
     assert plan.metrics.volume_bytes == summary["volume_bytes"] > 0
-    assert seconds < 5
+    assert seconds < 20, "it ends soon, also on a busy machine"
 
 
 @pytest.mark.timeout(120)

@@ -14,6 +14,9 @@ from hyperplace.values.ties import interchangeable_edges
 def build_runs(graph: Graph, profile: Profile, *, fc: str = "neurons") -> Runs:
     """Return the graph's runs with the costs of the coarse grain."""
     edges = {name: sorted(cuts) for name, cuts in interchangeable_edges(graph).items()}
+    # Of a layer that is never split, a reader of a slice needs at least the smallest slice: less than the truth, so
+    # that what is proven on runs holds for the hypergraph.
+    least = {name: min(stop - start for start, stop in _pairs(cuts)) for name, cuts in edges.items()}
     for layer in graph.layers:
         if is_solid(layer, fc):
             edges[layer.name] = [0, layer.num_filters]
@@ -25,14 +28,22 @@ def build_runs(graph: Graph, profile: Profile, *, fc: str = "neurons") -> Runs:
     for layer in graph.layers:
         for operand in layer.operands:
             for run, reader in _readings(layer, operand, edges, number):
-                channelwise = operand.reads is Reads.SAME and not solid[run] and not solid[reader]
+                channelwise = operand.reads is Reads.SAME and not solid[reader]
                 (tied if channelwise else readers)[run].add(reader)
     return Runs(
         layers=tuple(layer.name for layer, _, _ in spans),
         start=np.array([start for _, start, _ in spans]),
         sizes=np.array([stop - start for _, start, stop in spans]),
         work=np.array([profile[layer.name].filter_work for layer, _, _ in spans]),
-        map_bytes=np.array([layer.map_bytes * profile.batch for layer, _, _ in spans]),
+        map_bytes=np.array(
+            [
+                layer.map_bytes
+                * profile.batch
+                * (least[layer.name] if is_solid(layer, fc) else stop - start)
+                // (stop - start)
+                for layer, start, stop in spans
+            ]
+        ),
         is_solid=np.array(solid, np.int64),
         readers=Links.of(readers),
         tied=Links.of(tied),

@@ -15,7 +15,8 @@ from hyperplace.values.arrays import Floats, Ints
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.partition import Partition, balance_limit, volume_bytes
 
-NUM_MOVES = 10_000_000  # about three seconds
+MOVES_PER_VERTEX = 10_000
+MOST_MOVES = 10_000_000  # about three seconds
 HEATS = (0.4, 0.1, 0.02, 0.005)  # of the volume of an average part: a net or two may be lost for a moment, then less
 
 
@@ -44,8 +45,9 @@ def polish(hypergraph: Hypergraph, found: Partition, imbalance: float, *, seed: 
     nets = _nets(hypergraph, balance_limit(hypergraph.total_weight, found.num_parts, imbalance))
     average_bytes = volume_bytes(hypergraph, found) / found.num_parts
     best = np.array(found.part_of)
+    num_moves = min(MOST_MOVES, MOVES_PER_VERTEX * hypergraph.num_vertices)
     for heat in HEATS:
-        _anneal(nets, _state(nets, replace(found, part_of=best)), best, average_bytes * heat, NUM_MOVES, seed)
+        _anneal(nets, _state(nets, replace(found, part_of=best)), best, average_bytes * heat, num_moves, seed)
     return replace(found, part_of=best)
 
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from hyperplace.values.arrays import Floats, Ints
 
-
 CLOSE, EXCHANGE, ALONG = 0.1, 0.02, 0.2  # chances of the kinds of moves; the others shift a single run
 CHAIN = 0.3  # chance that a shift is followed by another one
 

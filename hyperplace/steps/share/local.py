@@ -25,6 +25,9 @@ EXPLORE = (
 )
 POLISH = Schedule(0.02, 0.0005, 4, 3000)  # for the best so far
 
+MOVES_PER_SHARE = 3000  # moves of one restart, for every run and part
+MOST_MOVES = 400_000
+
 Stop = Callable[[], bool]
 
 
@@ -35,14 +38,16 @@ def search(
     *,
     seed: int = 0,
     start: Shares | None = None,
-    num_moves: int = 400_000,
+    num_moves: int | None = None,
     num_restarts: int = 36,
     stop: Stop = lambda: False,
 ) -> Shares | None:
     """Return the best balanced shares found, or None; `limit` is the most work of a part.
 
-    `num_moves` are those of one restart. Every third restart polishes the best so far, the others begin at `start`.
+    `num_moves` are those of one restart; by default as many as a graph of this size needs. Every third restart
+    polishes the best so far, the others begin at `start`.
     """
+    num_moves = num_moves or min(MOST_MOVES, MOVES_PER_SHARE * len(runs.layers) * num_parts)
     problem = problem_of(runs, limit)
     first = Shares(start.filters if start else fill(runs, num_parts))
     best, best_bytes = np.array(first.filters), _bytes_if_balanced(runs, first, limit)
@@ -62,7 +67,7 @@ def _bytes_if_balanced(runs: Runs, shares: Shares, limit: float) -> float:
 
 
 def _scaled(schedule: Schedule, unit: float, limit: float) -> Schedule:
-    price = unit / limit
+    price = unit / limit if limit > 0 else unit  # without work there is no overload to price
     return Schedule(schedule.hot * unit, schedule.cold * unit, schedule.cheap * price, schedule.dear * price)
 
 
