@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hyperplace.steps.share.milp import Program, Solver
-from hyperplace.steps.share.part import MIB, add_part
+from hyperplace.steps.share.part import MIB, add_part, received_shares
 from hyperplace.values.arrays import Floats
 from hyperplace.values.runs import Runs, Shares
 
@@ -79,12 +79,8 @@ class _Pricing:
 
     def cost_of(self, share: Floats) -> float:
         """Return what a part with these shares receives, in MiB."""
-        runs, total = self._runs, 0.0
-        for run in range(len(share)):
-            needed = [share[r] for r in runs.tied[run]] + [float(share[r] > 0) for r in runs.readers[run]]
-            missing = max(0.0, max(needed, default=0.0) - share[run])
-            total += missing * float(runs.sizes[run] * runs.map_bytes[run]) / MIB
-        return total
+        whole_bytes = self._runs.sizes * self._runs.map_bytes
+        return float(received_shares(self._runs, share) @ whole_bytes) / MIB
 
 
 class _Master:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyperplace.steps.share.milp import Program, Solver
-from hyperplace.steps.share.part import MIB, PartColumns, add_part, load_terms
+from hyperplace.steps.share.part import MIB, PartColumns, add_part, load_terms, received_shares
 from hyperplace.steps.share.rounding import rounded
 from hyperplace.values.arrays import Floats, Ints
 from hyperplace.values.runs import Runs, Shares
@@ -66,7 +66,7 @@ class ExactSearch:
                 columns[wanted] = max(share[list(readers)]) > 0
             columns[part.is_open] = share > 0
             columns[part.share] = share
-            columns[part.received] = _received(self._runs, share)
+            columns[part.received] = received_shares(self._runs, share)
         return columns
 
 
@@ -75,12 +75,3 @@ def _add_order(program: Program, runs: Runs, heavy: PartColumns, light: PartColu
     for column, work in load_terms(runs, light.share, limit).items():
         terms[column] = terms.get(column, 0.0) - work
     program.row(terms, low=0.0)
-
-
-def _received(runs: Runs, share: Floats) -> Floats:
-    """Return how much of every run a part with these shares must receive."""
-    received = np.zeros(len(share))
-    for run in range(len(share)):
-        needed = [share[reader] for reader in runs.tied[run]] + [float(share[r] > 0) for r in runs.readers[run]]
-        received[run] = max(0.0, max(needed, default=0.0) - share[run])
-    return received

@@ -8,7 +8,10 @@ that says whether any of those readers is open, which makes the program smaller 
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from hyperplace.steps.share.milp import Program
+from hyperplace.values.arrays import Floats
 from hyperplace.values.runs import Runs
 
 MIB = 2.0**20  # objectives are in MiB, so that HiGHS's tolerances are small against them
@@ -66,3 +69,12 @@ def load_terms(runs: Runs, share: list[int], limit: float) -> dict[int, float]:
     """Return the part's work as a multiple of the limit."""
     work = runs.sizes * runs.work / limit if limit else runs.work * 0
     return {share[run]: float(w) for run, w in enumerate(work) if w}
+
+
+def received_shares(runs: Runs, share: Floats) -> Floats:
+    """Return how much of every run a part with these shares must receive."""
+    received = np.zeros(len(share))
+    for run in range(len(share)):
+        needed = [share[reader] for reader in runs.tied[run]] + [float(share[r] > 0) for r in runs.readers[run]]
+        received[run] = max(0.0, max(needed, default=0.0) - share[run])
+    return received
