@@ -1,4 +1,4 @@
-"""Report: Plan and Comparison -> tables, the layer map and figures. It draws what others found and decides nothing."""
+"""Report: finished values -> tables, the layer map and figures. It draws what others found and decides nothing."""
 
 from hyperplace.report.comparison import (
     comparison_csv,
@@ -11,8 +11,10 @@ from hyperplace.report.comparison import (
     work_table,
 )
 from hyperplace.report.figure import plan_figure
+from hyperplace.report.gantt import timeline_figure
 from hyperplace.report.layermap import layer_map, whole_layers
 from hyperplace.report.parts import parts_table, render_parts
+from hyperplace.report.timeline import render_timeline, timeline_table
 from hyperplace.report.versus import render_versus, versus_table
 
 __all__ = [
@@ -26,7 +28,10 @@ __all__ = [
     "plan_figure",
     "render_comparison",
     "render_parts",
+    "render_timeline",
     "render_versus",
+    "timeline_figure",
+    "timeline_table",
     "versus_table",
     "volume_table",
     "whole_layers",

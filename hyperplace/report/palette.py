@@ -38,3 +38,9 @@ def character_key(num_parts: int) -> str:
     if num_parts > len(CHARACTERS):
         words.append(f"the same characters again from part {len(CHARACTERS)}, so parts are listed too")
     return "0-9 are parts 0-9, " + ", ".join(words)
+
+
+def lightened(color: str, share: float) -> str:
+    """Return the colour mixed with white; a share of 1 is white."""
+    mixed = (round(int(color[i : i + 2], 16) * (1 - share) + 255 * share) for i in (1, 3, 5))
+    return "#" + "".join(f"{value:02x}" for value in mixed)

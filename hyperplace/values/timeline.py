@@ -154,13 +154,16 @@ class Timeline:
         there is no such mini-batch the time goes from the beginning, or to the end.
         """
         low = self._first_start_us(start_batch, self.start_us)
-        high = self._first_start_us(stop_batch, self.end_us)
-        cut = (
-            replace(event, start_us=max(event.start_us, low), end_us=min(event.end_us, high))
+        return self.cut(low, self._first_start_us(stop_batch, self.end_us))
+
+    def cut(self, start_us: float, end_us: float) -> "Timeline":
+        """Return what happened from one time to another; an event that reaches beyond is cut off there."""
+        inside = (
+            replace(event, start_us=max(event.start_us, start_us), end_us=min(event.end_us, end_us))
             for event in self.events
-            if max(event.start_us, low) < min(event.end_us, high)
+            if max(event.start_us, start_us) < min(event.end_us, end_us)
         )
-        return replace(self, events=tuple(cut))
+        return replace(self, events=tuple(inside))
 
     def _first_start_us(self, batch: int, default: float) -> float:
         starts = (event.start_us for event in self.events if event.batch == batch and event.kind != WAIT)

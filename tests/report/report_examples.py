@@ -39,6 +39,13 @@ def printed(renderable, width=80):
     return "".join(line.rstrip() + "\n" for line in file.getvalue().splitlines())
 
 
+def png(figure):
+    """Return the figure as a file."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=40)
+    return file.getvalue()
+
+
 def settings(k, grain="coarse", **others):
     return Settings("tiny", k, others.pop("imbalance", 0.1), grain, "kahypar", "flops", 8, **others)
 

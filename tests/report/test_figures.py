@@ -1,17 +1,10 @@
-import io
 import sys
 from dataclasses import replace
 
 import pytest
-from report_examples import coarse_plan, comparison, fine_plan, layer, long_plan, plan, row, wide_plan
+from report_examples import coarse_plan, comparison, fine_plan, layer, long_plan, plan, png, row, wide_plan
 
 from hyperplace.report import comparison_figure, plan_figure
-
-
-def png(figure):
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=40)
-    return file.getvalue()
 
 
 @pytest.mark.parametrize("k", [1, 4, 128])

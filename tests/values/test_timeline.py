@@ -101,6 +101,15 @@ def test_the_steady_state_of_the_pipeline():
     assert PIPELINE.between(2, 3).events == (Event(0, "forward", "a", 2, 52, 60),)
 
 
+def test_an_event_that_reaches_beyond_a_cut_is_shortened():
+    assert PIPELINE.cut(35, 51).events == (
+        Event(0, "backward", "a", 0, 35, 50),
+        Event(0, "update", "a", 0, 50, 51),
+        Event(1, "forward", "b", 1, 35, 40),
+    )
+    assert PIPELINE.cut(51, 35).events == ()
+
+
 def test_nothing_took_no_time():
     nothing = Timeline(3, ())
     assert (nothing.span_us, nothing.batches) == (0, ())
