@@ -10,6 +10,7 @@ STEPS = sorted(p.name for p in (ROOT / "hyperplace/steps").iterdir() if p.is_dir
 MAY_IMPORT = {
     "hyperplace/values": ("hyperplace.errors", "hyperplace.values"),
     "hyperplace/files": ("hyperplace.errors", "hyperplace.values", "hyperplace.files"),
+    "hyperplace/data": ("hyperplace.errors", "hyperplace.values", "hyperplace.files", "hyperplace.data"),
     "hyperplace/report": ("hyperplace.errors", "hyperplace.values", "hyperplace.report"),
     **{
         f"hyperplace/steps/{step}": ("hyperplace.errors", "hyperplace.values", f"hyperplace.steps.{step}")
