@@ -12,6 +12,7 @@ from hyperplace.report.comparison import (
 )
 from hyperplace.report.figure import plan_figure
 from hyperplace.report.gantt import timeline_figure
+from hyperplace.report.history import final_table, history_csv, history_figure, history_markdown, history_table
 from hyperplace.report.layermap import layer_map, whole_layers
 from hyperplace.report.parts import parts_table, render_parts
 from hyperplace.report.timeline import render_timeline, timeline_table
@@ -23,6 +24,11 @@ __all__ = [
     "comparison_markdown",
     "comparison_text",
     "epoch_table",
+    "final_table",
+    "history_csv",
+    "history_figure",
+    "history_markdown",
+    "history_table",
     "layer_map",
     "parts_table",
     "plan_figure",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from hyperplace.report.palette import FEW
+from hyperplace.report.palette import FEW, MARKERS
 from hyperplace.report.rows import label, ordered_rows
 from hyperplace.report.tables import MIB
 from hyperplace.values.comparison import Comparison, ComparisonRow
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BALANCE_TICKS = (1, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)
-MARKERS = "osD^vP*X<>"
 
 
 @dataclass(frozen=True)

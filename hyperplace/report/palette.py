@@ -8,6 +8,7 @@ FEW = (
     "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1",
     "#edc948", "#76b7b2", "#9c755f", "#ff9da7", "#86807e",
 )  # fmt: skip
+MARKERS = "osD^vP*X<>"
 CHARACTERS = string.digits + string.ascii_lowercase + string.ascii_uppercase
 
 

@@ -8,7 +8,17 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 GIB = 2**30
-DECIMALS = {"max/min": 3, "max/avg": 3, "x this plan": 2}
+DECIMALS = {
+    "max/min": 3,
+    "max/avg": 3,
+    "x this plan": 2,
+    "train loss": 4,
+    "accuracy %": 2,
+    "lowest %": 2,
+    "highest %": 2,
+    "points more": 2,
+    "x as fast": 2,
+}
 NOTHING = float("nan")  # an empty cell, in a column of numbers
 
 

@@ -1,1 +1,1 @@
-"""The finished, frozen values that travel between steps: Graph, Profile, Hypergraph, Partition, Plan, Timeline."""
+"""The finished, frozen values that travel between steps: Graph, Profile, Hypergraph, Partition, Plan, Timeline, ..."""
