@@ -3,16 +3,38 @@
 >>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
 >>> plan.metrics.volume_bytes
 
-The flow, one function per arrow: capture -> profile -> build -> partition -> place; `place` on a model does all of
-it. Importing hyperplace is cheap: torch loads with the first function used.
+The flow, one function per arrow: capture -> profile -> build -> partition -> place -> generate; `place` on a model does
+all up to the plan, and `compile` makes a trainer of model and plan. Importing hyperplace is cheap: torch loads with the first function used.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hyperplace.api import build, capture, compare, load_plan, partition, place, profile, save_plan
+    from hyperplace.api import (
+        build,
+        capture,
+        compare,
+        compile,
+        generate,
+        load_plan,
+        partition,
+        place,
+        profile,
+        save_plan,
+    )
 
-__all__ = ["build", "capture", "compare", "load_plan", "partition", "place", "profile", "save_plan"]
+__all__ = [
+    "build",
+    "capture",
+    "compare",
+    "compile",
+    "generate",
+    "load_plan",
+    "partition",
+    "place",
+    "profile",
+    "save_plan",
+]
 __version__ = "0.1.0"
 
 

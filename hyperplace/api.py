@@ -1,6 +1,6 @@
 """The composer: the one place that knows the order of the steps.
 
-capture -> profile -> build -> partition -> place. Every function here takes finished values and returns a new one;
+capture -> profile -> build -> partition -> place -> generate. Every function here takes finished values and returns a new one;
 `run` does the whole chain and keeps everything in between, with the seconds each step took.
 """
 
@@ -28,7 +28,23 @@ from hyperplace.values.profile import Profile
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Placement", "build", "capture", "compare", "load_plan", "partition", "place", "profile", "run", "save_plan"]
+    from hyperplace.runtime import Trainer
+    from hyperplace.runtime.weights import AverageFactory, OptimizerFactory, SchedulerFactory
+
+__all__ = [
+    "Placement",
+    "build",
+    "capture",
+    "compare",
+    "compile",
+    "generate",
+    "load_plan",
+    "partition",
+    "place",
+    "profile",
+    "run",
+    "save_plan",
+]
 
 OnLayer = Callable[[int, int, str], None]  # done, total, name
 T = TypeVar("T")
@@ -256,6 +272,71 @@ def baselines(placement: Placement) -> list[ComparisonRow]:
         compare_row(method, placement.graph, placement.profile, replace(settings, partitioner=method.partitioner))
         for method in methods
     ]
+
+
+def generate(model: "nn.Module", plan: Plan, *, sample: Any = None) -> str:
+    """Return the program that runs a plan of the model, as Python text; `sample` as for compile."""
+    from hyperplace.steps.generate import generate as step
+
+    return step(capture(model, _sample(model, plan, sample)), plan)
+
+
+def compile(
+    model: "nn.Module",
+    plan: Plan,
+    *,
+    optimizer: "OptimizerFactory",
+    loss: Callable[..., Any],
+    schedule: str = "async",
+    in_flight: int = 4,
+    micro_batches: int | None = None,
+    scheduler: "SchedulerFactory | None" = None,
+    average: "AverageFactory | None" = None,
+    clip_norm: float | None = None,
+    stash: bool = True,
+    devices: Sequence[str] = (),
+    threads: int | None = None,
+    seed: int = 0,
+    check_nan: bool = False,
+    record: bool = False,
+    sample: Any = None,
+) -> "Trainer":
+    """Return a trainer that runs a plan of the model: a thread per part, its weights taken from the model.
+
+    `optimizer`, `scheduler` (stepped after every update) and `average` (see torch.optim.swa_utils.AveragedModel)
+    are called once for each part. `sample` is needed only where inputs are not floating point.
+
+    >>> with hyperplace.compile(model, plan, optimizer=lambda ps: SGD(ps, lr=0.01), loss=F.cross_entropy) as trainer:
+    ...     for x, y in loader:
+    ...         trainer.step(x, y)
+    ...     model.load_state_dict(trainer.state_dict())
+    """
+    from hyperplace.runtime import RunSettings, Trainer, Training, load_program
+
+    program = load_program(generate(model, plan, sample=sample))
+    pieces = micro_batches or (_micro_batches(model, plan) if schedule == "sync" else 1)
+    settings = RunSettings(schedule, in_flight, pieces, seed, tuple(devices), threads, check_nan, record)
+    training = Training(optimizer, scheduler, average, clip_norm, stash)
+    return Trainer(program, model.state_dict(), training=training, loss=loss, settings=settings)
+
+
+def _sample(model: "nn.Module", plan: Plan, sample: Any) -> Any:
+    """Return inputs of the planned shapes, in the model's own precision: nothing is computed with them."""
+    import torch
+
+    if sample is not None:
+        return sample
+    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    return tuple(torch.empty(plan.settings.batch, *shape, dtype=dtype, device=device) for shape in plan.inputs)
+
+
+def _micro_batches(model: "nn.Module", plan: Plan) -> int:
+    """Return as many micro-batches as parts, or one where a batch norm's statistics would differ."""
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    has_norms = any(isinstance(module, _BatchNorm) for module in model.modules())
+    return 1 if has_norms else min(plan.settings.k, plan.settings.batch)
 
 
 def save_plan(plan: Plan, path: str | Path) -> None:

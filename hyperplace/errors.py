@@ -5,6 +5,7 @@ HyperplaceError
 |-- ModelError            a model that cannot be found, loaded or exported
 |-- FileError             a file that cannot be read or written, or whose content is wrong
 |-- BalanceError          an imbalance that cannot be met, with the block that is too heavy
+|-- TrainingError         a worker failed while a model was trained, with the part and the layer
 `-- PartitionerError      the partitioner process failed
     |-- PartitionerCrash      it died, or its answer was not a partition
     |-- PartitionerTimeout    it did not end in time
@@ -32,6 +33,10 @@ class FileError(HyperplaceError):
 
 class BalanceError(HyperplaceError):
     """An imbalance that cannot be met."""
+
+
+class TrainingError(HyperplaceError):
+    """A worker failed while a model was trained."""
 
 
 class PartitionerError(HyperplaceError):

@@ -16,6 +16,7 @@ MAY_IMPORT = {
         f"hyperplace/steps/{step}": ("hyperplace.errors", "hyperplace.values", f"hyperplace.steps.{step}")
         for step in STEPS
     },
+    "hyperplace/runtime": ("hyperplace.errors", "hyperplace.files", "hyperplace.values", "hyperplace.runtime"),
     "models": ("hyperplace.errors", "hyperplace.models"),
     "cli": (
         "hyperplace.api",
@@ -61,4 +62,4 @@ def test_one_folder_talks_to_each_foreign_partitioner(package: str) -> None:
 
 
 def test_there_are_steps_to_check() -> None:
-    assert STEPS == ["build", "capture", "partition", "place", "profile", "share"]
+    assert STEPS == ["build", "capture", "generate", "partition", "place", "profile", "share"]

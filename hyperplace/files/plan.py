@@ -3,7 +3,7 @@
 from hyperplace.files.records import parse_record, record_text
 from hyperplace.values.plan import Plan
 
-VERSION = 1
+VERSION = 2  # 2: the shapes of the inputs
 
 
 def plan_text(plan: Plan) -> str:

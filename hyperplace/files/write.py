@@ -2,9 +2,10 @@
 
 import os
 import secrets
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from hyperplace.errors import FileError
 
@@ -20,6 +21,18 @@ def write_text(path: Pathlike, text: str | Iterable[str]) -> None:
 def write_bytes(path: Pathlike, data: bytes) -> None:
     """Write bytes; missing folders are made."""
     _write(Path(path), (data,))
+
+
+@contextmanager
+def open_whole(path: Pathlike) -> Iterator[BinaryIO]:
+    """Open a file for writing that appears under its name only when the block ends well; missing folders are made."""
+    target = Path(os.path.realpath(path))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _temporary(target) as file:
+            yield file
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {_reason(error)}; choose another place") from error
 
 
 def read_text(path: Pathlike) -> str:
@@ -53,12 +66,17 @@ def _write_through(path: Path, chunks: Iterable[bytes]) -> None:
 
 def _write_beside(path: Path, chunks: Iterable[bytes]) -> None:
     """Write under a temporary name in the same folder, then rename; a link stays a link."""
-    target = Path(os.path.realpath(path))
+    with _temporary(Path(os.path.realpath(path))) as file:
+        file.writelines(chunks)
+
+
+@contextmanager
+def _temporary(target: Path) -> Iterator[BinaryIO]:
     # Not the tempfile module: its files are for their owner only, and would stay so under the final name.
     temporary = target.with_name(f".hyperplace-{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:
-            file.writelines(chunks)
+            yield file
         os.replace(temporary, target)
     finally:
         with suppress(OSError):

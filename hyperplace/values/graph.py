@@ -35,12 +35,16 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True)
 class Source:
-    """A run of neighbouring filters of one layer; `width` channels come from each (more than 1 after a flatten)."""
+    """A run of neighbouring filters of one layer; `width` channels come from each (more than 1 after a flatten).
+
+    `result` is which of several results is meant where a layer placed whole has more than one.
+    """
 
     layer: str
     start: int
     stop: int
     width: int = 1
+    result: int = 0
 
     @property
     def num_channels(self) -> int:
@@ -106,6 +110,8 @@ class Layer:
     rule: Rule
     num_filters: int
     map_bytes: int  # one filter's output, one row, as it leaves the layer (after pooling)
+    shape: tuple[int, ...] = ()  # of its output, for the rows it was captured with
+    results: tuple[int, ...] = ()  # of a layer placed whole that has several: those that are read
     operands: tuple[Operand, ...] = ()
     groups: int = 1
     partial_bytes: int = 0  # one filter's output, one row, as it leaves the anchor (before pooling)
@@ -170,6 +176,16 @@ class Graph:
     @property
     def parameter_bytes(self) -> int:
         return sum(p.num_bytes for p in self._trained().values())
+
+    @cached_property
+    def learning(self) -> frozenset[str]:
+        """The layers whose output has a gradient: something before it, or in it, is trained."""
+        found: set[str] = set()
+        for layer in self.layers:
+            sources = {source.layer for operand in layer.operands for source in operand.sources}
+            if sources & found or any(p.trained for p in layer.parameters):
+                found.add(layer.name)
+        return frozenset(found)
 
     def _trained(self) -> dict[str, Parameter]:
         """Return every trained parameter once, also where layers share one."""

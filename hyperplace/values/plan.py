@@ -109,6 +109,7 @@ class Transfer:
     target: int
     filters: Ranges
     num_bytes: int
+    learns: bool = True  # its gradient comes back, as many bytes
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ class Reduction:
     target: int
     filters: Ranges
     num_bytes: int
+    learns: bool = True
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class Metrics:
     work_unit: str
     parts: tuple[PartMetrics, ...]
     volume_bytes: int  # forward: the connectivity volume
-    training_volume_bytes: int  # forward and backward; the input has no gradient
+    training_volume_bytes: int  # forward and backward; what nothing trained precedes, like the input, has no gradient
     num_cut_nets: int
     cut_net_bytes: int
     data_parallel_bytes: int  # 2 (k - 1) x parameter bytes
@@ -199,6 +201,7 @@ class Plan:
     transfers: tuple[Transfer, ...]
     reductions: tuple[Reduction, ...]
     metrics: Metrics
+    inputs: tuple[tuple[int, ...], ...] = ()  # the shape of every input of the model, without its rows
 
     def __post_init__(self) -> None:
         if faults := [*self._layer_faults(), *self._message_faults(), *self._metric_faults()]:
@@ -256,6 +259,10 @@ class Plan:
         moved = sum(message.num_bytes for message in self.messages)
         if moved != self.metrics.volume_bytes:
             faults.append(f"its messages move {moved} bytes, but volume_bytes is {self.metrics.volume_bytes}")
+        both_ways = moved + sum(message.num_bytes for message in self.messages if message.learns)
+        if both_ways != self.metrics.training_volume_bytes:
+            named = f"training_volume_bytes is {self.metrics.training_volume_bytes}"
+            faults.append(f"its messages and their gradients move {both_ways} bytes, but {named}")
         if len(self.metrics.parts) != self.settings.k:
             faults.append(f"it has metrics of {len(self.metrics.parts)} parts, but k={self.settings.k}")
         return faults

@@ -22,7 +22,7 @@ def small_plan() -> Plan:
                 "conv", "conv2d", "mixing", 3, 2, (Owner(1, ((0, 3),)),), (Shard(1, ((0, 3),), ((0, 2),), (0, 4)),)
             ),
         ),
-        (Transfer("x", 0, 1, ((0, 2),), 6),),
+        (Transfer("x", 0, 1, ((0, 2),), 6, learns=False),),
         (),
         Metrics("1 flops", (part, replace(part, sent_bytes=0, received_bytes=6)), 6, 6, 1, 6, 100, True),
     )

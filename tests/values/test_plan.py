@@ -31,7 +31,7 @@ INPUT = PlannedLayer("x", "input", "input", 3, 0, (Owner(0, ((0, 3),)),), ())
 GOOD = Plan(
     settings=Settings("net", 2, 0.1, "coarse", "kahypar", "flops", 8),
     layers=(INPUT, CONV),
-    transfers=(Transfer("x", 0, 1, ((0, 3),), 96),),
+    transfers=(Transfer("x", 0, 1, ((0, 3),), 96, learns=False),),
     reductions=(Reduction("conv", 0, 1, ((2, 3),), 4),),
     metrics=Metrics("1 flops", (PART, PART), 100, 104, 1, 100, 0, True),
 )

@@ -37,10 +37,12 @@ class _Draft:
     anchor: Anchor | None = None
     reason: str = ""
     out_bytes: int = 0
+    shape: tuple[int, ...] = ()
     saved_bytes: int = 0
     whole_macs: int = 0  # for all rows, counted where no rule knows them
     calls: list[Call] = field(default_factory=list)
     num_anchor_calls: int = 0
+    result_bytes: dict[int, int] = field(default_factory=dict)  # of those of several that are read
     state: dict[str, None] = field(default_factory=dict)  # parameters and buffers, in order of use
 
 
@@ -53,6 +55,7 @@ class Tracer:
         self._values: dict[Node, Any] = {}  # View, State, a tuple of Views, or a constant
         self._prologue: dict[Node, tuple[Call, ...]] = {}  # the calls that compute a State
         self._shuffles: dict[Node, tuple[Node, ...]] = {}  # the calls since a shuffle began, up to this one
+        self._writes: dict[Node, Call] = {}  # calls that only change a buffer, such as a counter, not yet in a layer
         self._drafts: dict[str, _Draft] = {}
         self._parameters: dict[str, Parameter] = {}
         self._outputs: tuple[Operand, ...] = ()
@@ -79,7 +82,7 @@ class Tracer:
         elif isinstance(node.meta.get("val"), torch.Tensor):
             shape = _shape(node)
             num_filters = shape[1] if len(shape) > 1 else 1
-            draft = _Draft(node.name, "input", Rule.INPUT, num_filters, (), 0, out_bytes=_num_bytes(node))
+            draft = _Draft(node.name, "input", Rule.INPUT, num_filters, (), 0, out_bytes=_num_bytes(node), shape=shape)
             self._drafts[node.name] = draft
             self._keep(node, self._output_of(draft, node))
 
@@ -100,6 +103,8 @@ class Tracer:
             self._data_call(node, op, operands)
         else:
             self._state_call(node)
+            if is_in_place(node) and not node.users:
+                self._writes[node] = self._prologue[node][-1]
         if is_in_place(node) and isinstance(node.args[0], Node):
             refuse_shared_write(node)
             # Whoever reads the argument from now on reads the result.
@@ -116,7 +121,12 @@ class Tracer:
         assert isinstance(producer, Node)
         assert isinstance(position, int)
         whole = self._values[producer]
-        return whole[position] if isinstance(whole, tuple) else whole
+        if not isinstance(whole, tuple):
+            return whole
+        draft = self._drafts[whole[position].sources[0].layer]
+        if draft.calls and draft.calls[-1].value == producer.name and node.users:
+            draft.result_bytes[position] = _num_bytes(node)
+        return whole[position]
 
     def _state_call(self, node: Node) -> None:
         """Remember a value computed from parameters alone; the layer that reads it computes it."""
@@ -219,7 +229,8 @@ class Tracer:
         draft.whole_macs += _counted_macs(node)
         if isinstance(node.meta["val"], torch.Tensor):
             return self._output_of(draft, node)
-        return tuple(self._view_of(draft, _shape_of(v), None) for v in _tensors(node))
+        results = [self._view_of(draft, _shape_of(v), None) for v in _tensors(node)]
+        return tuple(replace(v, sources=(replace(v.sources[0], result=i),)) for i, v in enumerate(results))
 
     def _draft(self, node: Node, rule: Rule, num_filters: int, operands: tuple[Operand, ...]) -> _Draft:
         name = self._layer_name(node)
@@ -244,6 +255,10 @@ class Tracer:
 
     def _record(self, draft: _Draft, node: Node) -> None:
         """Add a call, with whatever it takes to compute its parameters, to the layer."""
+        for write in [write for write in self._writes if _module(write) == _module(node)]:
+            call = self._writes.pop(write)
+            draft.state.update(dict.fromkeys(_state_names((call,))))
+            draft.calls.append(call)
         for argument in node.all_input_nodes:
             value = self._values.get(argument)
             if isinstance(value, State):
@@ -252,6 +267,7 @@ class Tracer:
                 draft.calls += [call for call in prologue if call not in draft.calls]
         draft.calls.append(self._recorded(node))
         draft.out_bytes = sum(_tensor_bytes(v) for v in _tensors(node))
+        draft.shape = _shape(node)
         if not op_name(node).endswith("_") and op_name(node) not in ("flatten", "view", "reshape"):
             draft.saved_bytes += draft.out_bytes
 
@@ -307,7 +323,9 @@ class Tracer:
             kind=draft.kind,
             rule=draft.rule,
             num_filters=draft.num_filters,
-            map_bytes=-(-draft.out_bytes // per_filter),
+            map_bytes=-(-(sum(draft.result_bytes.values()) or draft.out_bytes) // per_filter),
+            shape=draft.shape,
+            results=tuple(sorted(draft.result_bytes)),
             operands=draft.operands,
             groups=anchor.groups,
             partial_bytes=-(-draft.anchor_bytes // per_filter),
@@ -319,6 +337,12 @@ class Tracer:
             num_anchor_calls=draft.num_anchor_calls,
             reason=draft.reason,
         )
+
+
+def _module(node: Node) -> str:
+    """Return the path of the module whose forward makes the call."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    return str(stack[-1][0]) if stack else ""
 
 
 def _state_names(calls: tuple[Call, ...]) -> list[str]:

@@ -109,7 +109,7 @@ def _joined(sources: list[Source]) -> tuple[Source, ...]:
     joined: list[Source] = []
     for source in sources:
         last = joined[-1] if joined else None
-        if last and (last.layer, last.stop, last.width) == (source.layer, source.start, source.width):
+        if last and last.stop == source.start and last == replace(source, start=last.start, stop=last.stop):
             joined[-1] = replace(last, stop=source.stop)
         else:
             joined.append(source)

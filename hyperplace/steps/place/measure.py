@@ -24,14 +24,13 @@ def metrics(
     assert hypergraph.labels is not None
     extra = connectivity(hypergraph, partition) - 1
     volumes = extra * hypergraph.costs
-    inputs = np.array([layer.rule == "input" for layer in graph.layers])
-    is_input = inputs[hypergraph.labels.net_layer]
+    learns = np.array([layer.name in graph.learning for layer in graph.layers])[hypergraph.labels.net_layer]
     work = work_per_part(hypergraph, partition)
     return Metrics(
         work_unit=hypergraph.work_unit,
         parts=_parts(graph, found, messages, work, settings),
         volume_bytes=int(volumes.sum()),
-        training_volume_bytes=int(2 * volumes.sum() - volumes[is_input].sum()),
+        training_volume_bytes=int(volumes.sum() + volumes[learns].sum()),
         num_cut_nets=int((extra > 0).sum()),
         cut_net_bytes=int(hypergraph.costs[extra > 0].sum()),
         data_parallel_bytes=2 * (settings.k - 1) * graph.parameter_bytes,

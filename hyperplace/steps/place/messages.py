@@ -20,13 +20,13 @@ def transfers(graph: Graph, found: dict[str, Assignment], num_parts: int, batch:
                 _add_needs(operand, channels_read(layer, operand, found[layer.name], part), needed, part)
     messages = []
     for layer in graph.layers:
-        owner = found[layer.name].owner
+        owner, learns = found[layer.name].owner, layer.name in graph.learning
         for target in range(num_parts):
             missing = needed[layer.name][target] & (owner != target)
             for source in np.unique(owner[missing]).tolist():
                 filters = np.flatnonzero(missing & (owner == source))
                 num_bytes = len(filters) * layer.map_bytes * batch
-                messages.append(Transfer(layer.name, source, target, ranges_of(filters), num_bytes))
+                messages.append(Transfer(layer.name, source, target, ranges_of(filters), num_bytes, learns))
     return tuple(messages)
 
 
@@ -37,12 +37,13 @@ def reductions(graph: Graph, found: dict[str, Assignment], batch: int) -> tuple[
         assignment = found[layer.name]
         if assignment.grid is None:
             continue
+        learns = layer.name in graph.learning
         for source in np.setdiff1d(assignment.grid, [-1]).tolist():
             computes = (assignment.grid == source).any(axis=1)[assignment.row_of] & (assignment.owner != source)
             for target in np.unique(assignment.owner[computes]).tolist():
                 filters = np.flatnonzero(computes & (assignment.owner == target))
                 num_bytes = len(filters) * layer.partial_bytes * batch
-                messages.append(Reduction(layer.name, source, target, ranges_of(filters), num_bytes))
+                messages.append(Reduction(layer.name, source, target, ranges_of(filters), num_bytes, learns))
     return tuple(messages)
 
 

@@ -6,7 +6,7 @@ from hyperplace.steps.place.exchange import exchange
 from hyperplace.steps.place.measure import metrics
 from hyperplace.steps.place.messages import reductions, transfers
 from hyperplace.steps.place.shards import planned_layer
-from hyperplace.values.graph import Graph
+from hyperplace.values.graph import Graph, Rule
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.partition import Partition
 from hyperplace.values.plan import Plan, Settings
@@ -36,4 +36,5 @@ def place(graph: Graph, hypergraph: Hypergraph, partition: Partition, settings: 
         sent := transfers(graph, found, settings.k, settings.batch),
         reduced := reductions(graph, found, settings.batch),
         metrics(graph, hypergraph, partition, found, (*sent, *reduced), settings),
+        inputs=tuple(layer.shape[1:] for layer in graph.layers if layer.rule is Rule.INPUT),
     )

@@ -6,7 +6,6 @@ filters read.
 """
 
 from functools import reduce
-from math import prod
 
 import torch
 
@@ -63,8 +62,8 @@ def operand_tensor(operand, outputs, graph):
 
 
 def _source_tensor(source, operand, made, graph):
-    if isinstance(made, tuple | list):  # the Graph does not say which result of a whole layer is meant
-        made = next(x for x in made if x.numel() == prod(operand.shape))
+    if isinstance(made, tuple | list):
+        made = made[source.result]
     if graph[source.layer].rule is Rule.WHOLE:
         return made
     return made.reshape(graph.rows, graph[source.layer].num_filters, -1)[:, source.start : source.stop]

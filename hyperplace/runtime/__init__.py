@@ -1,0 +1,39 @@
+"""What generated programs are made of, and what trains them: threads, messages, weights over time."""
+
+from hyperplace.runtime.checkpoint import load_checkpoint, save_checkpoint
+from hyperplace.runtime.dropout import alpha_dropout, dropout, feature_alpha_dropout, feature_dropout
+from hyperplace.runtime.load import load_program
+from hyperplace.runtime.losses import Loss
+from hyperplace.runtime.main import main
+from hyperplace.runtime.part import Part
+from hyperplace.runtime.schedule import Action, Schedule, schedule
+from hyperplace.runtime.table import Feed, Keep, Output, Piece, Program, Receive, Segment, Send
+from hyperplace.runtime.trainer import RunSettings, Trainer
+from hyperplace.runtime.weights import Training
+
+__all__ = [
+    "Action",
+    "Feed",
+    "Keep",
+    "Loss",
+    "Output",
+    "Part",
+    "Piece",
+    "Program",
+    "Receive",
+    "RunSettings",
+    "Schedule",
+    "Segment",
+    "Send",
+    "Trainer",
+    "Training",
+    "alpha_dropout",
+    "dropout",
+    "feature_alpha_dropout",
+    "feature_dropout",
+    "load_checkpoint",
+    "load_program",
+    "main",
+    "save_checkpoint",
+    "schedule",
+]

@@ -1,0 +1,116 @@
+"""Checkpoints that do not know the plan: every tensor whole, under the model's own name.
+
+Optimizer state that has a parameter's shape is put together from the parts' pieces like the parameter itself; what is
+one number (a step count) is the same on every part. So a checkpoint loads into any other plan of the model. Files are
+read as plain data (`weights_only`): nothing in them is executed.
+"""
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hyperplace.errors import FileError, UsageError
+from hyperplace.files.write import open_whole
+from hyperplace.runtime.trainer import Trainer
+
+KIND, VERSION = "checkpoint", 1
+
+
+def save_checkpoint(trainer: Trainer, path: str | Path, extra: Mapping[str, Any] | None = None) -> None:
+    """Write all that training needs to go on; `extra` is the caller's own, made of numbers, texts and tensors."""
+    content = {"hyperplace": KIND, "version": VERSION, **checkpoint(trainer), "extra": dict(extra or {})}
+    with open_whole(path) as file:
+        torch.save(content, file)
+
+
+def load_checkpoint(trainer: Trainer, path: str | Path) -> dict[str, Any]:
+    """Go on from a checkpoint of the same model, whatever its plan; return what the caller had put beside it."""
+    content = read_checkpoint(path)
+    restore(trainer, content)
+    extra: dict[str, Any] = content["extra"]
+    return extra
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
+    """Return the content of a checkpoint file."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError, KeyError) as fault:
+        reason = " ".join(str(fault).split())[:200] or type(fault).__name__
+        raise FileError(f"cannot read the checkpoint {path}: {reason}; is it one, and whole?") from None
+    if not isinstance(content, dict) or content.get("hyperplace") != KIND:
+        raise FileError(f"{path} is not a checkpoint of hyperplace; for a plain state dict use load_state_dict")
+    if content.get("version") != VERSION:
+        raise FileError(f"{path}: checkpoint version {content.get('version')!r} cannot be read, only {VERSION}")
+    return content
+
+
+def checkpoint(trainer: Trainer) -> dict[str, Any]:
+    """Return the trainer's whole state."""
+    model = trainer.state_dict()
+    first = next((w.weights for w in trainer.workers if w.weights.optimizer), None)
+    return {
+        "model": model,
+        "optimizer": _optimizer_state(trainer),
+        "groups": [_settings_of(group) for group in first.optimizer.param_groups] if first and first.optimizer else [],
+        "scheduler": first.scheduler.state_dict() if first and first.scheduler else None,
+        "average": trainer.averaged_state_dict() if first and first.average else None,
+        "num_averaged": int(first.average.n_averaged) if first and first.average else 0,
+        "num_batches": trainer.num_batches,
+    }
+
+
+def _optimizer_state(trainer: Trainer) -> dict[str, dict[str, Any]]:
+    """Return for every parameter of the model what the optimizer remembers of it."""
+    state: dict[str, dict[str, Any]] = {}
+    for worker in trainer.workers:
+        for attribute, piece in worker.part.weights.items():
+            parameter = worker.weights.parameters[attribute]
+            assert worker.weights.optimizer is not None
+            for key, value in worker.weights.optimizer.state.get(parameter, {}).items():
+                whole = state.setdefault(piece.name, {})
+                if isinstance(value, Tensor) and value.shape == parameter.shape:
+                    whole.setdefault(key, torch.zeros(piece.shape, dtype=value.dtype))
+                    piece.paste_into(whole[key], value)
+                else:
+                    whole[key] = value
+    return state
+
+
+def restore(trainer: Trainer, content: Mapping[str, Any]) -> None:
+    """Put a state that `checkpoint` returned back into a trainer of the same model."""
+    trainer.load_state_dict(content["model"])
+    for worker in trainer.workers:
+        weights = worker.weights
+        if weights.optimizer is None:
+            continue
+        if len(weights.optimizer.param_groups) != len(content["groups"]):
+            raise UsageError("the checkpoint's optimizer has another number of parameter groups; give the same one")
+        for group, saved in zip(weights.optimizer.param_groups, content["groups"], strict=True):
+            group.update(saved)
+        for attribute, piece in worker.part.weights.items():
+            known = content["optimizer"].get(piece.name, {})
+            parameter = weights.parameters[attribute]
+            weights.optimizer.state[parameter] = {
+                key: piece.of(value).to(parameter.device)
+                if isinstance(value, Tensor) and tuple(value.shape) == piece.shape
+                else value
+                for key, value in known.items()
+            }
+        if weights.scheduler and content["scheduler"]:
+            weights.scheduler.load_state_dict(content["scheduler"])
+        if weights.average and content["average"]:
+            averaged = zip(weights.average.module, worker.part.weights.values(), strict=True)
+            with torch.no_grad():
+                for tensor, piece in averaged:
+                    tensor.copy_(piece.of(content["average"][piece.name]))
+                weights.average.n_averaged.fill_(content["num_averaged"])
+    trainer.num_batches = content["num_batches"]
+
+
+def _settings_of(group: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in group.items() if name != "params"}

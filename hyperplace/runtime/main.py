@@ -1,0 +1,79 @@
+"""A generated program run from the command line: train it on made-up data and show what it does."""
+
+import argparse
+import math
+import time
+
+import torch
+from torch.nn import functional as F
+
+from hyperplace.errors import HyperplaceError
+from hyperplace.runtime.table import Program
+from hyperplace.runtime.trainer import SCHEDULES, RunSettings, Trainer
+from hyperplace.runtime.weights import Training
+
+
+def main(program: Program) -> None:
+    """Train on random rows with plain SGD and print loss, speed and bytes; options are those of --help."""
+    options = _options(program)
+    torch.manual_seed(options.seed)
+    settings = RunSettings(options.schedule, options.in_flight, seed=options.seed)
+    training = Training(lambda parameters: torch.optim.SGD(parameters, lr=options.lr))
+    try:
+        state = torch.load(options.weights, weights_only=True) if options.weights else _random_state(program)
+        with Trainer(program, state, training=training, loss=_loss, settings=settings) as trainer:
+            _train(trainer, options)
+            if options.save:
+                torch.save(trainer.state_dict(), options.save)
+    except (HyperplaceError, OSError) as fault:
+        raise SystemExit(f"error: {fault}") from None
+
+
+def _options(program: Program) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=f"Train {program.name} on made-up data, one thread per part.")
+    parser.add_argument("--steps", type=int, default=10, help="mini-batches")
+    parser.add_argument("--batch", type=int, default=program.batch, help="rows of a mini-batch")
+    parser.add_argument("--schedule", choices=SCHEDULES, default="async")
+    parser.add_argument("--in-flight", type=int, default=4, help="mini-batches under way at once")
+    parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--weights", help="start from this state dict (a file of torch.save)")
+    parser.add_argument("--save", help="write the model's state dict here at the end")
+    return parser.parse_args()
+
+
+def _random_state(program: Program) -> dict[str, torch.Tensor]:
+    """Return weights to begin with: scaled normal kernels, zero biases, norms that change nothing."""
+    state: dict[str, torch.Tensor] = {}
+    for part in program.parts:
+        for piece in (*part.weights.values(), *part.buffers.values()):
+            state.setdefault(piece.name, _random(piece.name, piece.shape))
+    return state
+
+
+def _random(name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    if name.endswith("num_batches_tracked"):
+        return torch.zeros(shape, dtype=torch.int64)
+    if len(shape) > 1:
+        fan_in = max(1, torch.Size(shape[1:]).numel())
+        return torch.randn(shape) * math.sqrt(2 / fan_in)
+    return torch.ones(shape) if name.endswith(("weight", "running_var")) else torch.zeros(shape)
+
+
+def _loss(outputs: torch.Tensor | tuple[torch.Tensor, ...], target: torch.Tensor) -> torch.Tensor:
+    output = outputs[0] if isinstance(outputs, tuple) else outputs
+    return F.cross_entropy(output.flatten(1), target % output.flatten(1).shape[1])
+
+
+def _train(trainer: Trainer, options: argparse.Namespace) -> None:
+    inputs = [torch.randn(options.batch, *shape) for shape in trainer.program.inputs]
+    target = torch.randint(2**31, (options.batch,))
+    begin = time.perf_counter()
+    losses = [trainer.step(*inputs, target) for _ in range(options.steps)]
+    trainer.flush()
+    seconds = time.perf_counter() - begin
+    moved = sum(trainer.moved_bytes().values())
+    print(trainer.program)
+    print(trainer.schedule)
+    print(f"loss {losses[0].item():.4g} -> {losses[-1].item():.4g} in {options.steps} mini-batches")
+    print(f"{options.steps * options.batch / seconds:.1f} rows/s, {moved / options.steps / 2**20:.2f} MiB a mini-batch")

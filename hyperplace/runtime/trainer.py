@@ -1,0 +1,277 @@
+"""Train a generated program: a thread per part, mini-batches in flight, and the model's own state dict in and out."""
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from hyperplace.errors import TrainingError, UsageError
+from hyperplace.runtime.board import Board
+from hyperplace.runtime.losses import Loss
+from hyperplace.runtime.post import Post
+from hyperplace.runtime.schedule import Schedule, schedule
+from hyperplace.runtime.state import assembled
+from hyperplace.runtime.table import Program
+from hyperplace.runtime.weights import Staleness, Training, Weights
+from hyperplace.runtime.worker import Batch, Options, Order, Predict, Tick, Update, Worker, start
+from hyperplace.values.timeline import Event, Timeline
+
+SCHEDULES = ("async", "sync")
+JOIN_S = 5.0
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How mini-batches flow.
+
+    async: up to `in_flight` mini-batches under way, each part updates right after its own backward pass. sync: every
+    mini-batch is cut into `micro_batches`, of which up to `in_flight` are under way, then one update.
+    """
+
+    schedule: str = "async"
+    in_flight: int = 4
+    micro_batches: int = 1
+    seed: int = 0
+    devices: tuple[str, ...] = ()  # one per part; all on the CPU by default
+    threads: int | None = None  # intra-op threads of every part; the cores shared out by default
+    check_nan: bool = False
+    record: bool = False  # keep a timeline
+
+    def __post_init__(self) -> None:
+        if self.schedule not in SCHEDULES:
+            raise UsageError(f"schedule {self.schedule!r} is unknown; choose one of {', '.join(SCHEDULES)}")
+        for name in ("in_flight", "micro_batches"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} {getattr(self, name)} is less than 1")
+        if self.schedule == "async" and self.micro_batches != 1:
+            raise UsageError("micro_batches are for the sync schedule; async overlaps whole mini-batches")
+
+
+class Trainer:
+    """A program being trained; use it in a `with` block, so that its threads end."""
+
+    def __init__(
+        self,
+        program: Program,
+        state: Mapping[str, Tensor],
+        *,
+        training: Training,
+        loss: Callable[..., Tensor],
+        settings: RunSettings | None = None,
+    ) -> None:
+        self.program, self.settings = program, settings or RunSettings()
+        num_parts = len(program.parts)
+        devices = self.settings.devices or ("cpu",) * num_parts
+        if len(devices) != num_parts:
+            raise UsageError(f"{len(devices)} devices for {num_parts} parts; give one for each")
+        self._base = {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
+        self.schedule: Schedule = schedule([part.segments for part in program.parts], self.settings.in_flight)
+        self._post, self._board = Post(num_parts), Board(num_parts)
+        self._board.on_stop = self._post.stop  # type: ignore[method-assign]
+        options = Options(
+            loss=loss,
+            updates_at_once=self.settings.schedule == "async",
+            seed=self.settings.seed,
+            threads=self.settings.threads or max(1, (os.cpu_count() or 1) // num_parts),
+            check_nan=self.settings.check_nan,
+            record=self.settings.record,
+        )
+        self.workers = []
+        for number, (kind, device) in enumerate(zip(program.parts, devices, strict=True)):
+            part = kind(device)
+            weights = Weights(part, self._base, training)
+            actions = self.schedule.actions[number]
+            self.workers.append(Worker(number, part, weights, actions, self._post, self._board, options))
+        self.num_batches = 0  # mini-batches given so far
+        self._tick = 0
+        self._under_way: list[int] = []
+        self._threads: list[threading.Thread] = [start(worker) for worker in self.workers]
+        self._is_closed = False
+
+    def __enter__(self) -> "Trainer":
+        return self
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        if kind is None:
+            try:
+                self.flush()
+            finally:
+                self.close()
+        else:
+            self.close()
+
+    def step(self, *batch: Any) -> Loss:
+        """Train on a mini-batch: the model's inputs, then what the loss wants beside the output.
+
+        Returns at once while there is room in flight.
+        """
+        *inputs, target = batch
+        self._check(inputs)
+        return self._step_sync(inputs, target) if self.settings.schedule == "sync" else self._step_async(inputs, target)
+
+    def _step_async(self, inputs: Sequence[Tensor], target: Any) -> Loss:
+        while len(self._under_way) >= self.settings.in_flight:
+            self._collect()
+        loss = Loss(1, self.flush)
+        self._enter(Batch(self.num_batches, tuple(inputs), target, on_loss=loss.add))
+        self.num_batches += 1
+        return loss
+
+    def _step_sync(self, inputs: Sequence[Tensor], target: Any) -> Loss:
+        rows = inputs[0].shape[0]
+        chunks = [x.chunk(self.settings.micro_batches) for x in inputs]
+        targets = target.chunk(self.settings.micro_batches) if isinstance(target, Tensor) else [target]
+        if len(targets) != len(chunks[0]):
+            raise UsageError("micro-batches need a target that is a tensor with a row for every row of the input")
+        loss = Loss(len(targets), self.flush)
+        first = self.num_batches * self.settings.micro_batches
+        for number, piece in enumerate(targets):
+            while len(self._under_way) >= self.settings.in_flight:
+                self._collect()
+            pieces = tuple(chunk[number] for chunk in chunks)
+            self._enter(Batch(first + number, pieces, piece, pieces[0].shape[0] / rows, loss.add))
+        self.num_batches += 1
+        self.flush()
+        self._order(Update(-1))
+        self._board.wait_for(-1)
+        self._board.forget(-1)
+        return loss
+
+    def _enter(self, batch: Batch) -> None:
+        """Begin a tick with a new batch."""
+        self._under_way.append(batch.number)
+        self._order(Tick(self._tick, batch))
+        self._tick += 1
+
+    def _collect(self) -> None:
+        """Wait for the oldest batch under way."""
+        self._board.wait_for(self._under_way[0])
+        self._board.forget(self._under_way.pop(0))
+
+    def _order(self, order: Order) -> None:
+        if self._is_closed:
+            raise TrainingError("the trainer is closed; make another")
+        self._board.raise_fault()
+        for worker in self.workers:
+            worker.orders.put(order)
+
+    def flush(self) -> None:
+        """Finish all mini-batches under way."""
+        if not self._under_way:
+            return
+        for _ in range(self.schedule.depth):
+            self._order(Tick(self._tick))
+            self._tick += 1
+        while self._under_way:
+            self._collect()
+
+    def predict(self, *inputs: Tensor, training: bool = False) -> Tensor | tuple[Tensor, ...]:
+        """Return the model's outputs without learning; in evaluation mode unless `training`."""
+        self._check(inputs)
+        self.flush()
+        number = -2
+        self._order(Predict(Batch(number, tuple(inputs)), training))
+        self._board.wait_for(number)
+        self._board.forget(number)
+        outputs = self._board.take_outputs(number)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _check(self, inputs: Sequence[Any]) -> None:
+        """Refuse inputs of other shapes than the program's before any part has seen them."""
+        wanted = self.program.inputs
+        shapes = [tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in inputs]
+        if len(inputs) != len(wanted) or any(s[1:] != w for s, w in zip(shapes, wanted, strict=False)):
+            shown = " and ".join(f"(rows, {', '.join(map(str, shape))})" for shape in wanted)
+            raise UsageError(f"{self.program.name} wants inputs of shape {shown}, not {shapes}")
+        rows = {shape[0] for shape in shapes}
+        if len(rows) != 1 or 0 in rows:
+            raise UsageError(f"the inputs of a mini-batch must have the same number of rows, at least 1, not {shapes}")
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return parameters and buffers by the model's own names; after a fault, those of the last finished updates."""
+        self._settle()
+        return assembled(self._base, self._held())
+
+    def averaged_state_dict(self) -> dict[str, Tensor]:
+        """Return the averaged weights, with the buffers as they are."""
+        self._settle()
+        held = [(worker.part, {**worker.weights.averaged(), **worker.weights.buffers}) for worker in self.workers]
+        return assembled(self._base, held)
+
+    def _held(self) -> list[Any]:
+        return [(w.part, {**w.weights.parameters, **w.weights.buffers}) for w in self.workers]
+
+    def _settle(self) -> None:
+        """Finish what is under way; after a fault wait until no worker writes any more."""
+        if self._board.fault is None and not self._is_closed:
+            self.flush()
+        else:
+            self.close()
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take the parameters and buffers of a state dict of the model, whatever the plan it comes from."""
+        self.flush()
+        missing = sorted(set(self._base) - set(state))
+        if missing:
+            raise UsageError(f"the state dict has no {missing[0]!r}; it belongs to another model")
+        self._base = {name: state[name].detach().cpu().clone() for name in self._base}
+        for worker in self.workers:
+            worker.weights.load(self._base)
+
+    @property
+    def staleness(self) -> list[Staleness]:
+        """How many updates came between forward pass and update, per part."""
+        return [worker.weights.staleness for worker in self.workers]
+
+    def moved_bytes(self, *, planned: bool = True) -> Counter[tuple[str, int, int]]:
+        """Return the bytes moved so far by ("forward" or "backward", source, target).
+
+        What brings outputs to the loss is counted apart: `planned=False`.
+        """
+        self.flush()
+        return self._post.moved_bytes(planned=planned)
+
+    def timeline(self) -> Timeline:
+        """Return what every worker did when; needs `record`."""
+        self.flush()
+        records = [(worker, record) for worker in self.workers for record in worker.records]
+        begin = min((record[3] for _, record in records), default=0)
+        events = [
+            Event(
+                worker.number,
+                kind,
+                _label(worker, kind, index),
+                batch,
+                (start_ns - begin) / 1e3,
+                (stop_ns - begin) / 1e3,
+            )
+            for worker, (kind, index, batch, start_ns, stop_ns) in records
+        ]
+        return Timeline(len(self.workers), tuple(events))
+
+    def close(self) -> None:
+        """End all threads; the weights stay readable."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._board.is_stopped = True
+        self._post.stop()
+        for worker in self.workers:
+            worker.orders.put(None)
+        for thread in self._threads:
+            thread.join()
+        for worker in self.workers:
+            worker.weights.discard()
+        self._post.clear()
+        self._under_way.clear()
+
+
+def _label(worker: Worker, kind: str, index: int) -> str:
+    layers = worker.part.segments[index].layers if worker.part.segments else ()
+    if kind == "update" or not layers:
+        return kind
+    return layers[0] if len(layers) == 1 else f"{layers[0]} .. {layers[-1]}"

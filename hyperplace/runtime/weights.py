@@ -1,0 +1,141 @@
+"""One part's parameters over time: versions for mini-batches in flight, gradients, updates.
+
+The optimizer always works on the same Parameters. A mini-batch sees them through aliases of their memory at the time of
+its first segment. With stashing, an update first moves the Parameters to new memory if another mini-batch in
+flight still sees the old; that one's backward pass then sees the weights its forward pass saw. Without stashing the
+memory changes under it, as in the thesis's threaded training.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hyperplace.runtime.part import Part
+
+Optimizer = torch.optim.Optimizer
+OptimizerFactory = Callable[[list[nn.Parameter]], Optimizer]
+SchedulerFactory = Callable[[Optimizer], Any]
+AverageFactory = Callable[[nn.Module], Any]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a part learns: factories for its optimizer, its schedule of learning rates and its averaged weights."""
+
+    optimizer: OptimizerFactory
+    scheduler: SchedulerFactory | None = None
+    average: AverageFactory | None = None
+    clip_norm: float | None = None
+    stash: bool = True
+
+
+@dataclass
+class Version:
+    """The weights as one mini-batch sees them."""
+
+    number: int
+    leaves: dict[str, Tensor]
+
+
+@dataclass
+class Staleness:
+    """How many updates came between a mini-batch's forward pass on a part and its own update."""
+
+    counts: dict[int, int] = field(default_factory=dict)
+
+    def add(self, updates: int) -> None:
+        self.counts[updates] = self.counts.get(updates, 0) + 1
+
+    @property
+    def mean(self) -> float:
+        total = sum(self.counts.values())
+        return sum(number * count for number, count in self.counts.items()) / total if total else 0.0
+
+    @property
+    def most(self) -> int:
+        return max(self.counts, default=0)
+
+
+class Weights:
+    """The parameters and buffers of one part."""
+
+    def __init__(self, part: Part, state: dict[str, Tensor], training: Training) -> None:
+        self._part, self._training = part, training
+        self.parameters = {
+            name: nn.Parameter(piece.of(state[piece.name]).to(part.device)) for name, piece in part.weights.items()
+        }
+        self.buffers = {name: piece.of(state[piece.name]).to(part.device) for name, piece in part.buffers.items()}
+        values = list(self.parameters.values())
+        self.optimizer = training.optimizer(values) if values else None
+        self.scheduler = training.scheduler(self.optimizer) if training.scheduler and self.optimizer else None
+        module = nn.ParameterList(values)
+        self.average = training.average(module) if training.average and values else None
+        self.number = 0  # of updates so far
+        self.staleness = Staleness()
+        self._in_use: list[Version] = []
+        self._finished_buffers = self._copied_buffers()
+        part.see(self.buffers)
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take other values; nothing may be in flight."""
+        with torch.no_grad():
+            for name, piece in self._part.weights.items():
+                self.parameters[name].copy_(piece.of(state[piece.name]))
+            for name, piece in self._part.buffers.items():
+                self.buffers[name].copy_(piece.of(state[piece.name]))
+        self._finished_buffers = self._copied_buffers()
+
+    def version(self, *, learns: bool = True) -> Version:
+        """Return the weights as they are now, for a new mini-batch."""
+        # .data and not detach(): an alias with a version counter of its own, which updates of the original leave alone.
+        leaves = {name: p.data.requires_grad_(learns) for name, p in self.parameters.items()}
+        version = Version(self.number, leaves)
+        if learns:
+            self._in_use.append(version)
+        return version
+
+    def accumulate(self, version: Version) -> None:
+        """Add a finished mini-batch's gradients to those waiting for an update."""
+        self._in_use.remove(version)
+        for name, leaf in version.leaves.items():
+            parameter = self.parameters[name]
+            if leaf.grad is not None:
+                parameter.grad = leaf.grad if parameter.grad is None else parameter.grad.add_(leaf.grad)
+
+    def update(self, version: Version | None = None) -> None:
+        """Let the optimizer use the gradients; `version` is that of the mini-batch they are of, for the staleness."""
+        if version is not None:
+            self.staleness.add(self.number - version.number)
+        if self._training.stash and any(other.number == self.number for other in self._in_use):
+            for parameter in self.parameters.values():
+                parameter.data = parameter.data.clone()
+        if self.optimizer:
+            if self._training.clip_norm is not None:
+                nn.utils.clip_grad_norm_(self.parameters.values(), self._training.clip_norm)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            if self.scheduler:
+                self.scheduler.step()
+            if self.average:
+                self.average.update_parameters(nn.ParameterList(self.parameters.values()))
+        self.number += 1
+        self._finished_buffers = self._copied_buffers()
+
+    def discard(self) -> None:
+        """Forget mini-batches that will never finish, and what they did to the buffers."""
+        self._in_use.clear()
+        for name, tensor in self._finished_buffers.items():
+            self.buffers[name].copy_(tensor)
+        for parameter in self.parameters.values():
+            parameter.grad = None
+
+    def averaged(self) -> dict[str, Tensor]:
+        """Return the averaged weights by attribute, or the weights themselves where nothing is averaged."""
+        values: Iterable[Tensor] = self.average.module if self.average else self.parameters.values()
+        return dict(zip(self.parameters, values, strict=True))
+
+    def _copied_buffers(self) -> dict[str, Tensor]:
+        return {name: tensor.clone() for name, tensor in self.buffers.items()}

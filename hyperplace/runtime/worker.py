@@ -1,0 +1,331 @@
+"""One part's thread: it takes orders from a queue, runs segments as the schedule says, and answers on the board."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from hyperplace.runtime.board import Board, Fault
+from hyperplace.runtime.finite import check_finite
+from hyperplace.runtime.part import Part
+from hyperplace.runtime.post import BACKWARD, FORWARD, Key, Post, Stopped
+from hyperplace.runtime.schedule import FORWARD as RUN_FORWARD
+from hyperplace.runtime.schedule import Action
+from hyperplace.runtime.table import Feed, Keep, Output, Receive, Segment, Send, cut, parse_index
+from hyperplace.runtime.weights import Version, Weights
+
+T = TypeVar("T")
+Loss = Callable[..., Tensor]
+Record = tuple[str, int, int, int, int]  # kind, segment, mini-batch, start and end in ns
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A mini-batch, or a micro-batch of one: its number, inputs, what the loss wants, and its share of the loss."""
+
+    number: int
+    inputs: tuple[Tensor, ...]
+    target: Any = None
+    share: float = 1.0
+    on_loss: Callable[[Tensor], None] = lambda loss: None
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Do this tick's actions; a batch may enter."""
+
+    number: int
+    batch: Batch | None = None
+
+
+@dataclass(frozen=True)
+class Update:
+    """Use the gradients of all micro-batches since the last update."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Run a batch forward only, in evaluation mode or not."""
+
+    batch: Batch
+    training: bool = False
+
+
+Order = Tick | Update | Predict
+
+
+@dataclass(frozen=True)
+class Options:
+    """What all workers of a run have in common."""
+
+    loss: Loss | None
+    updates_at_once: bool  # async: update right after the backward pass of a mini-batch
+    seed: int
+    threads: int
+    check_nan: bool
+    record: bool
+
+
+@dataclass
+class Live:
+    """A mini-batch on its way through a part."""
+
+    batch: Batch
+    version: Version
+    values: dict[str, Tensor] = field(default_factory=dict)
+    gradients: dict[str, Tensor] = field(default_factory=dict)
+    runs: dict[int, tuple[list[Tensor], list[Tensor]]] = field(default_factory=dict)  # arguments and results
+    output_gradients: list[Tensor | None] = field(default_factory=list)
+    num_backward: int = 0
+
+
+class Worker:
+    """Run one part."""
+
+    def __init__(
+        self,
+        number: int,
+        part: Part,
+        weights: Weights,
+        actions: tuple[Action, ...],
+        post: Post,
+        board: Board,
+        options: Options,
+    ) -> None:
+        self.number, self.part, self.weights = number, part, weights
+        self.orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self.records: list[Record] = []
+        self._actions, self._post, self._board, self._options = actions, post, board, options
+        self._live: dict[int, Live] = {}
+        self._first_use = _first_uses(part.segments)
+        self._now: tuple[str, int, int] = ("", 0, 0)  # what is being run: kind, segment, mini-batch
+
+    def run(self) -> None:
+        """Follow orders until told to stop; a fault goes to the board, never further."""
+        torch.set_num_threads(self._options.threads)
+        try:
+            while (order := self.orders.get()) is not None and not self._board.is_stopped:
+                self._follow(order)
+        except Stopped:
+            pass
+        except BaseException as fault:  # a worker's edge: whatever it is, it must reach the caller
+            self._board.fail(Fault.of(self.number, self.part, *self._now, fault))
+        finally:
+            self._live.clear()
+
+    def _follow(self, order: Order) -> None:
+        match order:
+            case Tick():
+                self._tick(order)
+            case Update():
+                self._now = ("update", 0, order.number)
+                self._timed("update", 0, order.number, self.weights.update)
+                self._board.finish(self.number, order.number)
+            case Predict():
+                self._predict(order)
+
+    def _tick(self, tick: Tick) -> None:
+        if tick.batch is not None:
+            self._live[tick.number] = Live(tick.batch, self.weights.version())
+            if not self._actions:
+                self._finish(tick.number)
+        for action in self._actions:
+            live = self._live.get(tick.number - action.offset)
+            if live is None:
+                continue
+            if self._board.is_stopped:
+                raise Stopped
+            if action.kind == RUN_FORWARD:
+                self._forward(live, action.segment)
+            else:
+                self._backward(live, action.segment)
+                live.num_backward += 1
+                if live.num_backward == len(self.part.segments):
+                    self._finish(tick.number - action.offset)
+
+    def _finish(self, tick: int) -> None:
+        """Collect a mini-batch's gradients once all its backward segments are done, and update if it is time."""
+        live = self._live.pop(tick)
+        self._now = ("update", 0, live.batch.number)
+        self.weights.accumulate(live.version)
+        if self._options.updates_at_once:
+            self._timed("update", 0, live.batch.number, lambda: self.weights.update(live.version))
+        self._board.finish(self.number, live.batch.number)
+
+    def _forward(self, live: Live, index: int) -> None:
+        segment = self.part.segments[index]
+        self._now = ("forward", index, live.batch.number)
+        arguments = [self._argument(live, take) for take in segment.takes]
+        results = self._timed("forward", index, live.batch.number, lambda: self._call(live, index, arguments))
+        if self._options.check_nan:
+            check_finite(results, lambda: self._call(live, index, arguments))
+        live.runs[index] = (arguments, results)
+        for give, result in zip(segment.gives, results, strict=True):
+            if isinstance(give, Keep):
+                live.values[give.name] = result
+            elif isinstance(give, Send):
+                self._post.put(self._key(live, FORWARD, give), result.detach(), planned=give.planned)
+        if any(isinstance(give, Output) for give in segment.gives):
+            self._timed("loss", index, live.batch.number, lambda: self._lose(live, segment, results))
+
+    def _call(self, live: Live, index: int, arguments: list[Tensor]) -> list[Tensor]:
+        """Run a segment's method with the mini-batch's weights and its own random numbers."""
+        self.part.see(live.version.leaves)
+        self.part.generator.manual_seed(_seed(self._options.seed, live.batch.number, self.number, index))
+        method = getattr(self.part, self.part.segments[index].name)
+        return list(method(*arguments))
+
+    def _argument(self, live: Live, take: Feed | Receive | Keep) -> Tensor:
+        """Return what a segment takes, cut off from what made it: gradients stop here and go on by hand."""
+        if isinstance(take, Feed):
+            whole = live.batch.inputs[take.number]
+            if whole.ndim < 2:
+                return whole.to(self.part.device)
+            spans = parse_index(f":, {take.channels}", tuple(whole.shape))
+            return cut(whole, spans).to(self.part.device)
+        name = _name(take)
+        if isinstance(take, Receive) and name not in live.values:
+            received = self._waited(live, self._key(live, FORWARD, take))
+            live.values[name] = received.requires_grad_(take.learns and received.is_floating_point())
+        value = live.values[name]
+        return value.detach().requires_grad_(value.requires_grad and torch.is_grad_enabled())
+
+    def _lose(self, live: Live, segment: Segment, results: list[Tensor]) -> None:
+        """Compute the loss and the gradients of the outputs."""
+        outputs = [r for give, r in zip(segment.gives, results, strict=True) if isinstance(give, Output)]
+        leaves = [output.detach().requires_grad_(output.is_floating_point()) for output in outputs]
+        assert self._options.loss is not None
+        self._now = ("loss", self._now[1], live.batch.number)
+        loss = self._options.loss(leaves[0] if len(leaves) == 1 else tuple(leaves), live.batch.target)
+        if self._options.check_nan and not torch.isfinite(loss).all():
+            raise FloatingPointError(f"the loss is {loss.item()}")
+        (loss * live.batch.share if live.batch.share != 1.0 else loss).backward()  # type: ignore[no-untyped-call]
+        live.output_gradients = [leaf.grad for leaf in leaves]
+        live.batch.on_loss(loss.detach() * live.batch.share)
+
+    def _backward(self, live: Live, index: int) -> None:
+        segment = self.part.segments[index]
+        self._now = ("backward", index, live.batch.number)
+        arguments, results = live.runs.pop(index)
+        roots = _Roots()
+        outputs = iter(live.output_gradients)
+        for give, result in zip(segment.gives, results, strict=True):
+            if isinstance(give, Keep):
+                roots.add(result, live.gradients.pop(give.name, None))
+                del live.values[give.name]
+            elif isinstance(give, Output):
+                roots.add(result, next(outputs))
+            elif give.learns:
+                roots.add(result, self._waited(live, self._key(live, BACKWARD, give)))
+        self._timed("backward", index, live.batch.number, roots.backward)
+        for take, argument in zip(segment.takes, arguments, strict=True):
+            self._pass_back(live, index, take, argument)
+
+    def _pass_back(self, live: Live, index: int, take: Feed | Receive | Keep, argument: Tensor) -> None:
+        """Add an argument's gradient to what is known of it; the first segment to take a message answers it."""
+        if isinstance(take, Feed):
+            return
+        name = _name(take)
+        if argument.grad is not None:
+            before = live.gradients.get(name)
+            live.gradients[name] = argument.grad if before is None else before + argument.grad
+        if isinstance(take, Receive) and self._first_use[name] == index:
+            del live.values[name]
+            if take.learns:
+                gradient = live.gradients.pop(name, None)
+                answer = torch.zeros_like(argument) if gradient is None else gradient
+                self._post.put(self._key(live, BACKWARD, take), answer, planned=take.planned)
+
+    def _predict(self, order: Predict) -> None:
+        """Run all segments forward without gradients."""
+        self.part.training = order.training
+        live = Live(order.batch, self.weights.version(learns=False))
+        outputs: list[Tensor] = []
+        try:
+            with torch.no_grad():
+                for index, segment in enumerate(self.part.segments):
+                    self._now = ("forward", index, order.batch.number)
+                    arguments = [self._argument(live, take) for take in segment.takes]
+                    results = self._call(live, index, arguments)
+                    for give, result in zip(segment.gives, results, strict=True):
+                        if isinstance(give, Keep):
+                            live.values[give.name] = result
+                        elif isinstance(give, Send):
+                            self._post.put(self._key(live, FORWARD, give), result, planned=give.planned)
+                        else:
+                            outputs.append(result)
+        finally:
+            self.part.training = True
+        if outputs:
+            self._board.put_outputs(order.batch.number, outputs)
+        self._board.finish(self.number, order.batch.number)
+
+    def _key(self, live: Live, way: str, end: Receive | Send) -> Key:
+        """Return the key of a message that this part sends or receives, forward or backward."""
+        other = end.source if isinstance(end, Receive) else end.target
+        sends = isinstance(end, Send) == (way == FORWARD)
+        source, target = (self.number, other) if sends else (other, self.number)
+        return Key(live.batch.number, way, end.name, source, target)
+
+    def _waited(self, live: Live, key: Key) -> Tensor:
+        tensor = self._timed("wait", self._now[1], live.batch.number, lambda: self._post.take(key))
+        return tensor.to(self.part.device)
+
+    def _timed(self, kind: str, index: int, batch: int, work: Callable[[], T]) -> T:
+        if not self._options.record or batch < 0:
+            return work()
+        start = time.perf_counter_ns()
+        result = work()
+        self.records.append((kind, index, batch, start, time.perf_counter_ns()))
+        return result
+
+
+class _Roots:
+    """What a backward pass starts from: a tensor given to several takers has the sum of their gradients."""
+
+    def __init__(self) -> None:
+        self._gradients: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def add(self, result: Tensor, gradient: Tensor | None) -> None:
+        if gradient is None or not result.requires_grad:
+            return
+        known = self._gradients.get(id(result))
+        self._gradients[id(result)] = (result, gradient if known is None else known[1] + gradient)
+
+    def backward(self) -> None:
+        if self._gradients:
+            tensors, gradients = zip(*self._gradients.values(), strict=True)
+            torch.autograd.backward(tensors, gradients)
+
+
+def _name(take: Receive | Keep) -> str:
+    return f"{take.name} from {take.source}" if isinstance(take, Receive) else take.name
+
+
+def _first_uses(segments: tuple[Segment, ...]) -> dict[str, int]:
+    """Return for every received tensor the first segment that takes it."""
+    first: dict[str, int] = {}
+    for index, segment in enumerate(segments):
+        for take in segment.takes:
+            if isinstance(take, Receive):
+                first.setdefault(_name(take), index)
+    return first
+
+
+def _seed(seed: int, batch: int, part: int, segment: int) -> int:
+    """Return a seed of its own for every segment run; primes keep neighbours apart."""
+    return (seed * 1_000_003 + batch * 7_919 + part * 104_729 + segment * 31) % 2**63
+
+
+def start(worker: Worker) -> threading.Thread:
+    """Run a worker in a thread of its own."""
+    thread = threading.Thread(target=worker.run, name=f"hyperplace part {worker.number}", daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,201 @@
+"""A whole program as text: one class per part, one method per segment, and the tables of what they exchange."""
+
+from hyperplace.steps.generate.holdings import Held, count, pick
+from hyperplace.steps.generate.layers import LayerText, slice_text
+from hyperplace.steps.generate.lower import Message, PartSteps, Stage, Step
+from hyperplace.steps.generate.names import Names, literal, words
+from hyperplace.steps.generate.operands import Operands
+from hyperplace.steps.generate.pieces import Pieces
+from hyperplace.steps.generate.segments import Segment, cut
+from hyperplace.steps.generate.text import Lines, fold, index_text, joined
+from hyperplace.values.graph import Graph, Layer, Rule
+from hyperplace.values.plan import Plan, Ranges
+
+BYTES_WORK = 4  # what a byte of a kept map costs beside a FLOP, for the schedule only
+
+
+def module_text(graph: Graph, plan: Plan, parts: list[PartSteps], names: Names) -> str:
+    """Return the program."""
+    classes = [_PartText(graph, plan, part, names).text() for part in parts]
+    uses_functional = any("F." in text for text in classes)
+    return "\n\n\n".join([_head(plan, uses_functional), *classes, _foot(graph, plan)]) + "\n"
+
+
+def _head(plan: Plan, uses_functional: bool) -> str:
+    settings, metrics = plan.settings, plan.metrics
+    mib = metrics.volume_bytes / 2**20
+    return "\n".join(
+        [
+            f'"""{words(settings.model)} on {settings.k} parts, {settings.grain} grain, planned for batches of '
+            f"{settings.batch} rows.",
+            "",
+            f"Parts exchange {mib:.1f} MiB in the forward pass; the heaviest does {metrics.max_over_avg:.3f} times the",
+            "average work. Each class below is one part: its slices of the parameters, a table of what it takes and",
+            "gives in which order, and a method per segment (a run of layers that waits for nobody). Run it to train",
+            "on made-up data (--help tells more), import PROGRAM to train on your own, or edit it: it is PyTorch.",
+            '"""',
+            "",
+            "import torch",
+            *(["import torch.nn.functional as F"] if uses_functional else []),
+            "",
+            "from hyperplace import runtime",
+            "from hyperplace.runtime import Feed, Keep, Output, Piece, Receive, Segment, Send",
+        ]
+    )
+
+
+def _foot(graph: Graph, plan: Plan) -> str:
+    inputs = _tuple([f"{layer.shape[1:]!r}" for layer in graph.layers if layer.rule is Rule.INPUT])
+    classes = _tuple([f"Part{part}" for part in range(plan.settings.k)])
+    program = (
+        f"PROGRAM = runtime.Program({literal(plan.settings.model)}, inputs={inputs}, parts={classes}, "
+        f"batch={plan.settings.batch})"
+    )
+    return "\n".join([*fold(program), "", 'if __name__ == "__main__":', "    runtime.main(PROGRAM)"])
+
+
+class _PartText:
+    """Write the class of one part."""
+
+    def __init__(self, graph: Graph, plan: Plan, part: PartSteps, names: Names) -> None:
+        self._graph, self._plan, self._part, self._names = graph, plan, part, names
+        self._pieces = Pieces()
+
+    def text(self) -> str:
+        segments = cut(self._part)
+        bodies = [self._method(number, segment) for number, segment in enumerate(segments)]
+        table = [self._row(number, segment) for number, segment in enumerate(segments)]
+        lines = [f"class Part{self._part.part}(runtime.Part):", *_indented([self._doc(), ""])]
+        lines += _indented(self._piece_table())
+        lines += _indented(["segments = (", *(line for row in table for line in fold(f"{row},", 4)), ")"])
+        for body in bodies:
+            lines += ["", *_indented(body)]
+        return "\n".join(lines)
+
+    def _doc(self) -> str:
+        k, metrics = self._plan.settings.k, self._plan.metrics
+        mine = metrics.parts[self._part.part]
+        share = mine.work / metrics.total_work if metrics.total_work else 0.0
+        held = f"{mine.parameter_bytes / 2**20:.1f} MiB of parameters"
+        return f'"""Part {self._part.part} of {k}: {share:.1%} of the work, {held}."""'
+
+    def _piece_table(self) -> list[str]:
+        """Return the dictionaries of parameters and buffers, with a comment wherever another layer begins."""
+        lines = []
+        for name, trained in (("weights", True), ("buffers", False)):
+            chosen = [p for p in self._pieces.of.values() if p.parameter.trained is trained]
+            if not chosen:
+                continue
+            lines.append(f"{name} = {{")
+            layer = ""
+            for piece in chosen:
+                if piece.layer != layer:
+                    layer = piece.layer
+                    lines.append(f"    # {words(layer)}{self._owned(layer)}")
+                index = f', "{piece.index}"' if piece.index else ""
+                text = f'"{piece.attribute}": Piece({literal(piece.parameter.name)}, {piece.parameter.shape!r}{index}),'
+                lines += fold(text, 4)
+            lines += ["}", ""]
+        return lines
+
+    def _owned(self, name: str) -> str:
+        layer = self._graph[name]
+        planned = self._plan.layers[self._graph.index_of[name]]
+        mine = next((owner.filters for owner in planned.owners if owner.part == self._part.part), ())
+        return f": {_filters(layer, mine)}" if mine else ": kernels for other parts' filters"
+
+    def _row(self, number: int, segment: Segment) -> str:
+        """Return a segment's entry in the table."""
+        takes = _tuple([self._taken(variable, segment) for variable in segment.takes])
+        work = sum(self._work(step) for step in segment.steps)
+        layers = _tuple([literal(name) for name in dict.fromkeys(s.layer for s in segment.steps if s.layer)])
+        gives = _tuple(self._given(segment))
+        return f'Segment("segment_{number}", takes={takes}, gives={gives}, layers={layers}, work={work})'
+
+    def _taken(self, variable: str, segment: Segment) -> str:
+        for step in segment.steps:
+            if step.stage is Stage.INPUT and variable in step.makes:
+                inputs = [layer.name for layer in self._graph.layers if layer.rule is Rule.INPUT]
+                return f'Feed({inputs.index(step.layer)}, "{index_text(step.filters)}")'
+        message = self._part.received.get(variable)
+        if message:
+            return f'Receive("{message.name}", source={message.source}{_flags(message)})'
+        return f'Keep("{variable}")'
+
+    def _given(self, segment: Segment) -> list[str]:
+        keeps = [f'Keep("{variable}")' for variable in segment.keeps]
+        sends = [f'Send("{m.name}", target={m.target}{_flags(m)})' for m in segment.messages]
+        outputs = [f"Output({n})" for step in segment.steps if not step.layer for n in range(len(step.makes))]
+        return [*keeps, *sends, *outputs]
+
+    def _method(self, number: int, segment: Segment) -> list[str]:
+        lines, sent = Lines(), []
+        for step in segment.steps:
+            self._write(step, lines)
+            sent += [self._sent(step, message, filters, result) for message, filters, result in step.sends]
+        outputs = [v for step in segment.steps if not step.layer for v in step.makes]
+        gives = [*segment.keeps, *sent, *outputs]
+        head = fold(f"def segment_{number}({', '.join(['self', *segment.takes])}):", 0)
+        tail = fold(f"return {_tuple(gives)}", 4)
+        return [*head, *_indented(lines.lines), *tail]
+
+    def _write(self, step: Step, lines: Lines) -> None:
+        if step.stage is Stage.OUTPUT:
+            for variable, operand, wanted in zip(step.makes, self._graph.outputs, step.operands, strict=False):
+                lines.let(variable, Operands(self._graph, self._part).text(operand, wanted))
+            return
+        layer = self._graph[step.layer]
+        if step.stage is Stage.INPUT:
+            return
+        text = LayerText(self._graph, layer, self._part, self._pieces, self._names)
+        match step.stage:
+            case Stage.COMPUTE:
+                lines.comment(f"{words(layer.name)}: {_filters(layer, step.filters)}")
+                text.compute(step, lines)
+            case Stage.PARTIAL:
+                lines.comment(f"{words(layer.name)}: partial sums")
+                text.partial(step, lines)
+            case Stage.FINISH:
+                lines.comment(f"{words(layer.name)}: reduction of {_filters(layer, step.filters)}")
+                text.finish(step, lines)
+
+    def _sent(self, step: Step, message: Message, filters: Ranges, result: int) -> str:
+        """Return the expression of what a message carries."""
+        layer = self._graph[step.layer]
+        if step.stage is Stage.PARTIAL:
+            held = [Held(v, shard.filters) for v, shard in zip(step.makes, step.shards, strict=True)]
+            return joined([slice_text(one, 1) for one in pick(step.layer, filters, held)])
+        held = [h for h in self._part.held[step.layer][result] if h.variable not in self._part.received]
+        width = layer.shape[1] // layer.num_filters if len(layer.shape) > 1 and layer.rule is not Rule.WHOLE else 1
+        return joined([slice_text(one, width) for one in pick(step.layer, filters, held)])
+
+    def _work(self, step: Step) -> int:
+        """Return a guess of the FLOPs of a step, forward and backward, from which a schedule is made."""
+        if step.stage in (Stage.INPUT, Stage.OUTPUT):
+            return 0
+        layer, batch = self._graph[step.layer], self._plan.settings.batch
+        kernels = layer.num_filters * (layer.operands[0].num_channels // layer.groups)
+        area = sum(count(shard.filters) * count(shard.channels) for shard in step.shards)
+        share = area / kernels if step.shards else count(step.filters) / layer.num_filters
+        macs = 0 if step.stage is Stage.FINISH else 6 * layer.macs
+        maps = layer.num_filters * layer.saved_bytes * BYTES_WORK
+        return round(share * batch * (macs + (maps if step.stage is not Stage.PARTIAL else 0)))
+
+
+def _filters(layer: Layer, filters: Ranges) -> str:
+    noun = "filter" if layer.num_filters == 1 else "filters"
+    if filters == ((0, layer.num_filters),):
+        return f"all {layer.num_filters} {noun}" if layer.num_filters > 1 else "whole"
+    return f"filters {index_text(filters)} of {layer.num_filters}"
+
+
+def _tuple(texts: list[str]) -> str:
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+def _flags(message: Message) -> str:
+    return ("" if message.learns else ", learns=False") + ("" if message.is_planned else ", planned=False")
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" if line else "" for line in lines]

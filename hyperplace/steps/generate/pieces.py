@@ -1,0 +1,68 @@
+"""Which slices of the model's parameters and buffers a part has."""
+
+from dataclasses import dataclass, field
+
+from hyperplace.steps.generate.calls import op_name
+from hyperplace.steps.generate.names import ATTRIBUTES, Names
+from hyperplace.steps.generate.text import index_text
+from hyperplace.values.graph import Call, Layer, Parameter
+from hyperplace.values.plan import Ranges
+
+NORMS = ("batch_norm", "instance_norm", "group_norm", "prelu")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A parameter or buffer, or the slice of it that `index` says: `0:32, 3:6` for dimensions 0 and 1."""
+
+    attribute: str
+    layer: str
+    parameter: Parameter
+    index: str
+
+
+@dataclass
+class Pieces:
+    """The pieces of one part, in order of first use."""
+
+    names: Names = field(default_factory=lambda: Names(ATTRIBUTES))
+    of: dict[tuple[str, str], Piece] = field(default_factory=dict)
+
+    def text(self, layer: Layer, name: str, cuts: dict[int, Ranges]) -> str:
+        """Return how the part's code names a slice of a parameter; `cuts` has the ranges of each cut dimension."""
+        parameter = next(p for p in layer.parameters if p.name == name)
+        index = _index(parameter, cuts)
+        if (name, index) not in self.of:
+            self.of[name, index] = Piece(self._attribute(name, index), layer.name, parameter, index)
+        return f"self.{self.of[name, index].attribute}"
+
+    def _attribute(self, name: str, index: str) -> str:
+        """Return the parameter's own name, with the slice where the part has several of it."""
+        return self.names(name, index) if any(known == name for known, _ in self.of) else self.names(name)
+
+
+def _index(parameter: Parameter, cuts: dict[int, Ranges]) -> str:
+    texts = [":"] * len(parameter.shape)
+    for dim, ranges in cuts.items():
+        if ranges != ((0, parameter.shape[dim]),):
+            texts[dim] = index_text(ranges)
+    while texts and texts[-1] == ":":
+        texts.pop()
+    return ", ".join(texts)
+
+
+def filter_cuts(call: Call, argument: str, shape: tuple[int, ...], scaled: Ranges) -> dict[int, Ranges]:
+    """Return the dimension of a call's parameter that runs over filters, cut to those given; nothing if none does."""
+    name = op_name(call).rstrip("_")
+    if name.startswith("conv_transpose") and argument == "weight":
+        return {1: scaled}
+    if name.startswith("conv") or name == "linear" or name in NORMS:
+        return {0: scaled}
+    position = len(shape) - (len(call.shape) - 1)
+    if 0 <= position < len(shape) and shape[position] == call.shape[1]:
+        return {position: scaled}
+    return {}
+
+
+def scaled(ranges: Ranges, factor: int) -> Ranges:
+    return tuple((start * factor, stop * factor) for start, stop in ranges)
