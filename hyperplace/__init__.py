@@ -3,8 +3,9 @@
 >>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
 >>> plan.metrics.volume_bytes
 
-The flow, one function per arrow: capture -> profile -> build -> partition -> place -> generate; `place` on a model does
-all up to the plan, and `compile` makes a trainer of model and plan. Importing hyperplace is cheap: torch loads with the first function used.
+The flow, one function per arrow: capture -> profile -> build -> partition -> place -> generate; `place` on a model
+does all up to the plan, `compile` makes a trainer of model and plan. Importing hyperplace is cheap: torch loads with
+the first function used.
 """
 
 from typing import TYPE_CHECKING, Any

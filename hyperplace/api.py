@@ -1,7 +1,7 @@
 """The composer: the one place that knows the order of the steps.
 
-capture -> profile -> build -> partition -> place -> generate. Every function here takes finished values and returns a new one;
-`run` does the whole chain and keeps everything in between, with the seconds each step took.
+capture -> profile -> build -> partition -> place -> generate. Every function here takes finished values and returns a
+new one; `run` does the chain up to the plan and keeps everything in between, with the seconds each step took.
 """
 
 import time

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hyperplace.errors import FileError, UsageError
 from hyperplace.files.write import open_whole
+from hyperplace.runtime.table import Piece
 from hyperplace.runtime.trainer import Trainer
 
 KIND, VERSION = "checkpoint", 1
@@ -95,12 +96,7 @@ def restore(trainer: Trainer, content: Mapping[str, Any]) -> None:
         for attribute, piece in worker.part.weights.items():
             known = content["optimizer"].get(piece.name, {})
             parameter = weights.parameters[attribute]
-            weights.optimizer.state[parameter] = {
-                key: piece.of(value).to(parameter.device)
-                if isinstance(value, Tensor) and tuple(value.shape) == piece.shape
-                else value
-                for key, value in known.items()
-            }
+            weights.optimizer.state[parameter] = {key: _own(value, piece, parameter) for key, value in known.items()}
         if weights.scheduler and content["scheduler"]:
             weights.scheduler.load_state_dict(content["scheduler"])
         if weights.average and content["average"]:
@@ -110,6 +106,13 @@ def restore(trainer: Trainer, content: Mapping[str, Any]) -> None:
                     tensor.copy_(piece.of(content["average"][piece.name]))
                 weights.average.n_averaged.fill_(content["num_averaged"])
     trainer.num_batches = content["num_batches"]
+
+
+def _own(value: Any, piece: Piece, parameter: Tensor) -> Any:
+    """Return a part's piece of what an optimizer remembers; never the same tensor twice, for it is written to."""
+    if isinstance(value, Tensor) and tuple(value.shape) == piece.shape:
+        return piece.of(value).to(parameter.device)
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def _settings_of(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -124,7 +124,8 @@ class Trainer:
     def _step_sync(self, inputs: Sequence[Tensor], target: Any) -> Loss:
         rows = inputs[0].shape[0]
         chunks = [x.chunk(self.settings.micro_batches) for x in inputs]
-        targets = target.chunk(self.settings.micro_batches) if isinstance(target, Tensor) else [target]
+        has_rows = isinstance(target, Tensor) and target.ndim > 0 and target.shape[0] == rows
+        targets = target.chunk(self.settings.micro_batches) if has_rows else [target]
         if len(targets) != len(chunks[0]):
             raise UsageError("micro-batches need a target that is a tensor with a row for every row of the input")
         loss = Loss(len(targets), self.flush)

@@ -62,7 +62,7 @@ def _delete(*path: Any) -> Callable[[Any], None]:
     ("edit", "message"),
     [
         (_set("hyperplace", to="profile"), "not a plan file"),
-        (_set("version", to=0), "plan version 0 cannot be read, only 1"),
+        (_set("version", to=0), "plan version 0 cannot be read, only 2"),
         (_delete("layers"), "plan has no 'layers'"),
         (_set("surprise", to=1), "plan has an unknown entry 'surprise'"),
         (_set("settings", "k", to="2"), 'plan.settings.k must be int, not "2"'),

@@ -1,0 +1,80 @@
+"""Programs written by hand: small enough to follow every number."""
+
+from typing import ClassVar
+
+import torch
+
+from hyperplace.runtime import Feed, Keep, Output, Part, Piece, Program, Receive, Segment, Send
+
+
+class First(Part):
+    weights: ClassVar = {"w": Piece("first", (3, 2))}
+    segments = (Segment("go", takes=(Feed(0, "0:2"),), gives=(Send("h", target=1),), layers=("first",), work=3),)
+
+    def go(self, x):
+        # first: all
+        return (x @ self.w.t(),)
+
+
+class Second(Part):
+    weights: ClassVar = {"w": Piece("second", (1, 3))}
+    segments = (Segment("go", takes=(Receive("h", source=0),), gives=(Output(0),), layers=("second",), work=3),)
+
+    def go(self, h):
+        # second: all
+        return (h @ self.w.t(),)
+
+
+TWO_LINEARS = Program("two linears", inputs=((2,),), parts=(First, Second), batch=4)
+
+
+class Zigzag0(Part):
+    """Forth and back: a on part 0, b on part 1, c on part 0 again."""
+
+    weights: ClassVar = {"a": Piece("a", (2, 2)), "c": Piece("c", (2, 2))}
+    segments = (
+        Segment("one", takes=(Feed(0, "0:2"),), gives=(Keep("u"), Send("u", target=1)), layers=("a",), work=3),
+        Segment("two", takes=(Keep("u"), Receive("v", source=1)), gives=(Output(0),), layers=("c",), work=3),
+    )
+
+    def one(self, x):
+        # a: all
+        u = x @ self.a
+        return (u, u)
+
+    def two(self, u, v):
+        # c: all
+        return ((u + v) @ self.c,)
+
+
+class Zigzag1(Part):
+    weights: ClassVar = {"b": Piece("b", (2, 2))}
+    segments = (Segment("one", takes=(Receive("u", source=0),), gives=(Send("v", target=0),), layers=("b",), work=3),)
+
+    def one(self, u):
+        # b: all
+        return (torch.tanh(u @ self.b),)
+
+
+ZIGZAG = Program("zigzag", inputs=((2,),), parts=(Zigzag0, Zigzag1), batch=4)
+
+
+def state_of(program, seed=0):
+    """Return random weights for a program."""
+    generator = torch.Generator().manual_seed(seed)
+    pieces = [piece for part in program.parts for piece in part.weights.values()]
+    return {p.name: torch.randn(p.shape, generator=generator, dtype=torch.float64) for p in pieces}
+
+
+def batches(count, seed=1):
+    """Return mini-batches of four rows."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape):
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    return [(draw(4, 2), draw(4, 1)) for _ in range(count)]
+
+
+def squared(output, target):
+    return ((output - target) ** 2).mean()
