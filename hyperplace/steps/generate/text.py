@@ -1,47 +1,72 @@
 """Lines of a program: folding long ones, and giving an expression that is used twice a name."""
 
+from collections.abc import Iterator
+
 WIDTH = 110
 
 
 def fold(text: str, indent: int = 0, width: int = WIDTH) -> list[str]:
     """Return a statement as lines of at most `width` columns where its brackets allow, an item on each."""
-    if indent + len(text) <= width or not text.endswith((")", "]", "}", "),", "],", "},")):
+    if indent + len(text) <= width:
         return [" " * indent + text]
-    end = text.rstrip(",")
-    start = _opening(end)
-    items = _items(end[start + 1 : -1])
-    if start < 0 or not items:
-        return [" " * indent + text]
-    lines = [" " * indent + end[: start + 1]]
+    start, stop = max(_brackets(text), key=lambda span: span[1] - span[0], default=(0, 0))
+    items = _split(text[start + 1 : stop], ",")
+    if len(items) < 2 and stop - start < width // 2:
+        return _folded_sum(text, indent, width)
+    lines = [" " * indent + text[: start + 1]]
     for item in items:
         lines += fold(f"{item},", indent + 4, width)
-    return [*lines, " " * indent + end[-1] + text[len(end) :]]
+    return [*lines, *fold(text[stop:], indent, width)]
 
 
-def _opening(text: str) -> int:
-    """Return where the last bracket of the text opens."""
-    depth = 0
-    for position in range(len(text) - 1, -1, -1):
-        depth += (text[position] in ")]}") - (text[position] in "([{")
-        if depth == 0:
-            return position
-    return -1
+def _folded_sum(text: str, indent: int, width: int) -> list[str]:
+    """Return `x = a + b` with a term on each line, in brackets; as it is if there is nothing to fold."""
+    head, equals, value = text.partition(" = ")
+    value, end = (value or head).removesuffix(","), "," if text.endswith(",") else ""
+    terms = _split(value, "+")
+    if len(terms) < 2:
+        return [" " * indent + text]
+    inner = [f"{terms[0]}", *(f"+ {term}" for term in terms[1:])]
+    begin = f"{head} = (" if equals else "("
+    return [" " * indent + begin, *(" " * (indent + 4) + term for term in inner), " " * indent + f"){end}"]
 
 
-def _items(text: str) -> list[str]:
-    """Return what stands between the commas outside brackets and quotes."""
-    items, depth, start, quote = [], 0, 0, ""
+def _brackets(text: str) -> list[tuple[int, int]]:
+    """Return where brackets that are in no others open and close."""
+    spans, depth, start = [], 0, 0
+    for position, letter in _code(text):
+        if letter in "([{":
+            start = position if depth == 0 else start
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+            if depth == 0:
+                spans.append((start, position))
+    return spans
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Return what stands between the separators outside brackets and quotes."""
+    items, depth, start = [], 0, 0
+    for position, letter in _code(text):
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == separator and depth == 0:
+            items.append(text[start:position].strip())
+            start = position + 1
+    return [item for item in (*items, text[start:].strip()) if item]
+
+
+def _code(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the letters outside string literals, with their positions."""
+    quote, is_escaped = "", False
     for position, letter in enumerate(text):
         if quote:
-            quote = "" if letter == quote and text[position - 1] != "\\" else quote
+            quote = "" if letter == quote and not is_escaped else quote
+            is_escaped = letter == "\\" and not is_escaped
         elif letter in "'\"":
             quote = letter
         else:
-            depth += (letter in "([{") - (letter in ")]}")
-            if letter == "," and depth == 0:
-                items.append(text[start:position].strip())
-                start = position + 1
-    return [item for item in (*items, text[start:].strip()) if item]
+            yield position, letter
 
 
 class Lines:

@@ -1,0 +1,163 @@
+"""The text of a program: as promised, the same each time, harmless whatever names are in it, and runnable by itself."""
+
+import ast
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from capture_models import MODELS, captured
+from program_cases import planned, sgd, trainer_of
+from torch import nn
+
+from hyperplace.errors import UsageError
+from hyperplace.models import load_model
+from hyperplace.runtime import load_program
+from hyperplace.steps.capture import capture
+from hyperplace.steps.generate import generate
+from hyperplace.steps.generate.names import Names, literal, words
+from hyperplace.steps.generate.text import fold
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def lenet_text(grain, k, how="incremental"):
+    loaded = load_model("lenet5")
+    graph = capture(loaded.module, loaded.sample)
+    return generate(graph, planned(graph, grain, k, how, blocks=64, batch=16))
+
+
+@pytest.mark.parametrize("grain", ["coarse", "fine"])
+def test_the_program_as_promised(grain):
+    text, path = lenet_text(grain, 2), GOLDEN / f"lenet5_{grain}.py.txt"
+    if os.environ.get("HYPERPLACE_UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+    assert text == lenet_text(grain, 2)
+
+
+@pytest.mark.parametrize("grain", ["coarse", "fine"])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_programs_are_formatted_and_import_only_torch_and_the_runtime(name, grain):
+    text = generate(captured(name), planned(captured(name), grain, 3, "scattered"))
+    imported = [
+        ast.unparse(node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert {line.replace("import torch.nn.functional as F", "import torch") for line in imported} == {
+        "import torch",
+        "from hyperplace import runtime",
+        "from hyperplace.runtime import Feed, Keep, Output, Piece, Receive, Segment, Send",
+    }
+    assert max(map(len, text.splitlines())) <= 120
+    assert not any(line != line.rstrip() for line in text.splitlines())
+
+
+def test_a_program_runs_by_itself(tmp_path):
+    path = tmp_path / "lenet.py"
+    path.write_text(lenet_text("coarse", 2))
+    command = [sys.executable, str(path), "--steps", "3", "--save", str(tmp_path / "state.pt")]
+    out = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert out.startswith("Program(net, 2 parts, 4 segments)")
+    assert "in 3 mini-batches" in out
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    model = load_model("lenet5", device="cpu").module
+    model.load_state_dict(state)
+    again = subprocess.run([*command[:4], "--weights", "none.pt"], capture_output=True, text=True, timeout=120)
+    assert again.returncode == 1
+    assert again.stderr.startswith("error: ")
+
+
+EVIL = [
+    'a"""\nimport os\nabort()\n"""',
+    "b\\",
+    "c#\rraise SystemExit",
+    "d\u2028raise SystemExit",
+    "{e}",
+    "class",
+    "self",
+    "torch",
+    "weights",
+    "1",
+    "segment_0",
+    "'",
+]
+
+
+def test_no_name_becomes_code():
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            for name in EVIL:
+                self.add_module(name, nn.Conv2d(4, 4, 1))
+
+        def forward(self, x):
+            for name in EVIL:
+                x = self.get_submodule(name)(x)
+            return x
+
+    net, x = Odd().double(), torch.randn(2, 4, 3, 3, dtype=torch.float64)
+    graph = capture(net, x)
+    for grain in ("coarse", "fine"):
+        plan = planned(graph, grain, 2, "scattered")
+        plan = replace(plan, settings=replace(plan.settings, model='evil"""\nraise SystemExit'))
+        text = generate(graph, plan)
+        calls = {
+            node.func.id
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        assert calls <= {"Feed", "Keep", "Output", "Piece", "Receive", "Segment", "Send"}
+        assert "raise" not in {type(node).__name__.lower() for node in ast.walk(ast.parse(text))}
+        assert load_program(text).name == plan.settings.model
+        with trainer_of(graph, plan, net, lambda o, t: (o**2).mean(), optimizer=sgd) as trainer:
+            assert trainer.step(x, None).item() == pytest.approx(float((net(x) ** 2).mean()), rel=1e-9)
+
+
+def unchecked(plan, **changes):
+    """Return the plan with other fields, as no file could hold it: a Plan checks itself."""
+    changed = object.__new__(type(plan))
+    changed.__dict__.update(plan.__dict__ | changes)
+    return changed
+
+
+def test_a_plan_of_another_model_is_refused():
+    plan = planned(captured("plain"), "coarse", 2, "contiguous")
+    with pytest.raises(UsageError, match="the plan has 3 layers, the model"):
+        generate(captured("linear_after_flatten"), plan)
+    changed = unchecked(plan, layers=(plan.layers[0], replace(plan.layers[1], name="z"), plan.layers[2]))
+    with pytest.raises(UsageError, match="the plan's layer 'z'"):
+        generate(captured("plain"), changed)
+
+
+def test_a_plan_that_forgets_a_message_is_refused():
+    graph = captured("plain")
+    plan = planned(graph, "coarse", 3, "scattered")
+    broken = unchecked(plan, transfers=plan.transfers[1:])
+    with pytest.raises(UsageError, match="does not bring filter"):
+        generate(graph, broken)
+
+
+def test_names_are_unique_identifiers():
+    names = Names()
+    made = [names(text) for text in (*EVIL, "a.b", "a_b", "a b", "", "é")]
+    assert len(set(made)) == len(made)
+    assert all(name.isidentifier() for name in made)
+    assert names("a.b") == made[len(EVIL)]
+
+
+@pytest.mark.parametrize("text", EVIL)
+def test_literals_and_comments_are_harmless(text):
+    assert ast.literal_eval(literal(text)) == text
+    assert len(words(text).splitlines()) <= 1
+    assert not set(words(text)) & set('"\\')
+
+
+def test_long_statements_are_folded_at_their_brackets():
+    text = f"x = f({', '.join(f'argument_{n}' for n in range(20))}, g({', '.join(map(str, range(60)))}))"
+    lines = fold(text)
+    assert max(map(len, lines)) <= 110
+    assert ast.dump(ast.parse("\n".join(lines))) == ast.dump(ast.parse(text))
+    assert fold("x = 1") == ["x = 1"]
