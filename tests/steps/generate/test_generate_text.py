@@ -113,7 +113,7 @@ def test_no_name_becomes_code():
         assert "raise" not in {type(node).__name__.lower() for node in ast.walk(ast.parse(text))}
         assert load_program(text).name == plan.settings.model
         with trainer_of(graph, plan, net, lambda o, t: (o**2).mean(), optimizer=sgd) as trainer:
-            assert trainer.step(x, None).item() == pytest.approx(float((net(x) ** 2).mean()), rel=1e-9)
+            assert trainer.step(x, None).item() == pytest.approx((net(x) ** 2).mean().item(), rel=1e-9)
 
 
 def unchecked(plan, **changes):
