@@ -19,11 +19,9 @@ from hyperplace.values.arrays import Floats, Ints
 CLOSE, EXCHANGE, ALONG = 0.1, 0.02, 0.2  # chances of the kinds of moves; the others shift a single run
 CHAIN = 0.3  # chance that a shift is followed by another one
 
-
-# Problem and State are some 140 words to pass on, which costs more than most of these functions do: so all but `shift`
-# go into their caller. Only what Python calls is cached and gets wrappers; to build them for all takes seconds.
-compiled = partial(numba.njit, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
-inlined = compiled(forceinline=True)
+# Problem and State are some 140 words to pass on, which costs more than most of these functions do: so they all go into
+# their caller. Only what Python calls is cached and gets wrappers; to build them for all takes seconds.
+inlined = partial(numba.njit, error_model="numpy", forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 entry = partial(numba.njit, error_model="numpy", cache=True)
 
 
@@ -63,7 +61,7 @@ class Schedule(NamedTuple):
     dear: float
 
 
-@inlined
+@inlined()
 def receive(problem: Problem, state: State, run: int, part: int) -> None:
     """Count again the bytes of a run that a part must receive."""
     needed = 0.0
@@ -79,7 +77,7 @@ def receive(problem: Problem, state: State, run: int, part: int) -> None:
     state.received[run, part] = total
 
 
-@inlined
+@inlined()
 def put(problem: Problem, state: State, run: int, part: int, count: int) -> None:
     """Set the number of filters of a run on a part, and all that depends on it."""
     more = count - state.filters[run, part]
@@ -99,7 +97,7 @@ def put(problem: Problem, state: State, run: int, part: int, count: int) -> None
         delist(state, run, part)
 
 
-@inlined
+@inlined()
 def enlist(state: State, run: int, part: int) -> None:
     """Note that the part now has filters of the run."""
     last_part, last_run = state.parts_of[run, 0] + 1, state.runs_on[part, 0] + 1
@@ -108,7 +106,7 @@ def enlist(state: State, run: int, part: int) -> None:
     state.places[run, part, 0], state.places[run, part, 1] = last_part, last_run
 
 
-@inlined
+@inlined()
 def delist(state: State, run: int, part: int) -> None:
     """Note that the part has no more filters of the run: the last of each list takes its place."""
     hole_in_parts, hole_in_runs = state.places[run, part, 0], state.places[run, part, 1]
@@ -119,7 +117,7 @@ def delist(state: State, run: int, part: int) -> None:
     state.runs_on[part, 0] -= 1
 
 
-@compiled()
+@inlined()
 def shift(problem: Problem, state: State, run: int, source: int, target: int, amount: int) -> None:
     """Take filters of a run from a part to another, and note it."""
     i = state.shifts[0, 0] + 1
@@ -132,7 +130,7 @@ def shift(problem: Problem, state: State, run: int, source: int, target: int, am
     state.shifts[0, 0] = i
 
 
-@inlined
+@inlined()
 def take_back(problem: Problem, state: State) -> None:
     """Undo the shifts of the present move."""
     for i in range(state.shifts[0, 0], 0, -1):
@@ -141,7 +139,7 @@ def take_back(problem: Problem, state: State) -> None:
     state.shifts[0, 0] = 0
 
 
-@inlined
+@inlined()
 def settle(problem: Problem, state: State) -> None:
     """Add up volume and overload afresh, so that rounding does not pile up."""
     state.totals[:] = 0.0
@@ -151,25 +149,25 @@ def settle(problem: Problem, state: State) -> None:
         state.totals[1] += max(0.0, state.load[part] - problem.limit)
 
 
-@inlined
+@inlined()
 def below(count: int) -> int:
     return int(np.random.random() * count)
 
 
-@inlined
+@inlined()
 def open_part(state: State, run: int) -> int:
     """Draw one of the parts that have filters of the run."""
     return state.parts_of[run, 1 + below(state.parts_of[run, 0])]
 
 
-@inlined
+@inlined()
 def draw_near(problem: Problem, run: int) -> int:
     """Draw a run that reads this one or is read by it; itself where there is none."""
     first, last = problem.near[run], problem.near[run + 1]
     return problem.near[first + below(last - first)] if first < last else run
 
 
-@inlined
+@inlined()
 def draw_target(problem: Problem, state: State, run: int) -> int:
     """Draw the part to move to: mostly one where the run or a neighbour already is."""
     dice = np.random.random()
@@ -180,7 +178,7 @@ def draw_target(problem: Problem, state: State, run: int) -> int:
     return below(len(state.load))
 
 
-@inlined
+@inlined()
 def draw_amount(problem: Problem, state: State, run: int, source: int, target: int) -> int:
     """Draw how many filters to move: all, as many as fit, as many as are too many, as a neighbour has, or some."""
     present, dice = state.filters[run, source], np.random.random()
@@ -201,7 +199,7 @@ def draw_amount(problem: Problem, state: State, run: int, source: int, target: i
     return max(0, min(amount, present))
 
 
-@inlined
+@inlined()
 def shift_near(problem: Problem, state: State, chance: float) -> None:
     """Let the neighbours of what was shifted come along in proportion, each with a chance, and their neighbours."""
     i = 1
@@ -217,7 +215,7 @@ def shift_near(problem: Problem, state: State, chance: float) -> None:
                 shift(problem, state, near, source, target, wanted)
 
 
-@inlined
+@inlined()
 def is_shifted(state: State, run: int) -> bool:
     found = False
     for i in range(1, state.shifts[0, 0] + 1):
@@ -225,7 +223,7 @@ def is_shifted(state: State, run: int) -> bool:
     return found
 
 
-@inlined
+@inlined()
 def pass_on(problem: Problem, state: State, part: int, back: int, work: float) -> int:
     """Shift filters worth about the work from the part, back or to a part that has some of the run; return where to."""
     run = state.runs_on[part, 1 + below(state.runs_on[part, 0])]
@@ -239,7 +237,7 @@ def pass_on(problem: Problem, state: State, part: int, back: int, work: float) -
     return target
 
 
-@inlined
+@inlined()
 def close(problem: Problem, state: State, run: int, source: int) -> None:
     """Spread what a part has of a run over the other parts that have some of it, as far as there is room."""
     count = state.parts_of[run, 0]
@@ -253,7 +251,7 @@ def close(problem: Problem, state: State, run: int, source: int) -> None:
                 return
 
 
-@inlined
+@inlined()
 def gather(problem: Problem, state: State, run: int, target: int) -> None:
     """Bring filters of a run to a part from others that have some, until the part is full."""
     for _ in range(4):
@@ -262,7 +260,7 @@ def gather(problem: Problem, state: State, run: int, target: int) -> None:
         shift(problem, state, run, source, target, max(0, min(room, state.filters[run, source])))
 
 
-@inlined
+@inlined()
 def exchange(problem: Problem, state: State, run: int, source: int, target: int) -> None:
     """Exchange what two parts have of a few consecutive runs."""
     last = min(len(problem.sizes), run + 2 + below(12))
@@ -271,7 +269,7 @@ def exchange(problem: Problem, state: State, run: int, source: int, target: int)
         shift(problem, state, other, source, target, amount)
 
 
-@inlined
+@inlined()
 def make_room(problem: Problem, state: State, run: int, part: int) -> None:
     """Close a part for a run, and half of the time use the room for more of another run that is there."""
     close(problem, state, run, part)
@@ -281,7 +279,7 @@ def make_room(problem: Problem, state: State, run: int, part: int) -> None:
             gather(problem, state, other, part)
 
 
-@inlined
+@inlined()
 def carry(problem: Problem, state: State, run: int, source: int, target: int, along: bool) -> None:
     """Shift filters of a run, perhaps with its neighbours, then pass on what is too much from part to part."""
     amount = draw_amount(problem, state, run, source, target)
@@ -294,7 +292,7 @@ def carry(problem: Problem, state: State, run: int, source: int, target: int, al
         part = pass_on(problem, state, part, source, excess if excess > 0 else amount * problem.work[run])
 
 
-@inlined
+@inlined()
 def move(problem: Problem, state: State) -> None:
     """Make a random move."""
     state.shifts[0, 0] = 0
