@@ -8,6 +8,7 @@ extension would need a compiler on the user's machine.
 """
 # ruff: noqa: NPY002 - compiled code draws from numba's own generator, which is seeded through the old names
 
+from functools import partial
 from typing import NamedTuple
 
 import numba
@@ -17,6 +18,11 @@ from hyperplace.values.arrays import Floats, Ints
 
 CLOSE, EXCHANGE, ALONG = 0.1, 0.02, 0.2  # chances of the kinds of moves; the others shift a single run
 CHAIN = 0.3  # chance that a shift is followed by another one
+
+# Problem and State are some 140 words to pass on, which costs more than most of these functions do: so they all go into
+# their caller. Only what Python calls is cached and gets wrappers; to build them for all takes seconds.
+inlined = partial(numba.njit, error_model="numpy", forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+entry = partial(numba.njit, error_model="numpy", cache=True)
 
 
 class Problem(NamedTuple):
@@ -55,7 +61,7 @@ class Schedule(NamedTuple):
     dear: float
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def receive(problem: Problem, state: State, run: int, part: int) -> None:
     """Count again the bytes of a run that a part must receive."""
     needed = 0.0
@@ -71,7 +77,7 @@ def receive(problem: Problem, state: State, run: int, part: int) -> None:
     state.received[run, part] = total
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def put(problem: Problem, state: State, run: int, part: int, count: int) -> None:
     """Set the number of filters of a run on a part, and all that depends on it."""
     more = count - state.filters[run, part]
@@ -91,29 +97,27 @@ def put(problem: Problem, state: State, run: int, part: int, count: int) -> None
         delist(state, run, part)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def enlist(state: State, run: int, part: int) -> None:
     """Note that the part now has filters of the run."""
-    parts, runs, place = state.parts_of[run], state.runs_on[part], state.places[run, part]
-    parts[0] += 1
-    runs[0] += 1
-    place[0], place[1] = parts[0], runs[0]
-    parts[parts[0]], runs[runs[0]] = part, run
+    last_part, last_run = state.parts_of[run, 0] + 1, state.runs_on[part, 0] + 1
+    state.parts_of[run, 0], state.runs_on[part, 0] = last_part, last_run
+    state.parts_of[run, last_part], state.runs_on[part, last_run] = part, run
+    state.places[run, part, 0], state.places[run, part, 1] = last_part, last_run
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def delist(state: State, run: int, part: int) -> None:
     """Note that the part has no more filters of the run: the last of each list takes its place."""
-    parts, runs, place = state.parts_of[run], state.runs_on[part], state.places[run, part]
-    last_part, last_run = parts[parts[0]], runs[runs[0]]
-    parts[place[0]], runs[place[1]] = last_part, last_run
-    state.places[run, last_part, 0] = place[0]
-    state.places[last_run, part, 1] = place[1]
-    parts[0] -= 1
-    runs[0] -= 1
+    hole_in_parts, hole_in_runs = state.places[run, part, 0], state.places[run, part, 1]
+    last_part, last_run = state.parts_of[run, state.parts_of[run, 0]], state.runs_on[part, state.runs_on[part, 0]]
+    state.parts_of[run, hole_in_parts], state.runs_on[part, hole_in_runs] = last_part, last_run
+    state.places[run, last_part, 0], state.places[last_run, part, 1] = hole_in_parts, hole_in_runs
+    state.parts_of[run, 0] -= 1
+    state.runs_on[part, 0] -= 1
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def shift(problem: Problem, state: State, run: int, source: int, target: int, amount: int) -> None:
     """Take filters of a run from a part to another, and note it."""
     i = state.shifts[0, 0] + 1
@@ -126,7 +130,7 @@ def shift(problem: Problem, state: State, run: int, source: int, target: int, am
     state.shifts[0, 0] = i
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def take_back(problem: Problem, state: State) -> None:
     """Undo the shifts of the present move."""
     for i in range(state.shifts[0, 0], 0, -1):
@@ -135,7 +139,7 @@ def take_back(problem: Problem, state: State) -> None:
     state.shifts[0, 0] = 0
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def settle(problem: Problem, state: State) -> None:
     """Add up volume and overload afresh, so that rounding does not pile up."""
     state.totals[:] = 0.0
@@ -145,25 +149,25 @@ def settle(problem: Problem, state: State) -> None:
         state.totals[1] += max(0.0, state.load[part] - problem.limit)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def below(count: int) -> int:
     return int(np.random.random() * count)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def open_part(state: State, run: int) -> int:
     """Draw one of the parts that have filters of the run."""
     return state.parts_of[run, 1 + below(state.parts_of[run, 0])]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def draw_near(problem: Problem, run: int) -> int:
     """Draw a run that reads this one or is read by it; itself where there is none."""
     first, last = problem.near[run], problem.near[run + 1]
     return problem.near[first + below(last - first)] if first < last else run
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def draw_target(problem: Problem, state: State, run: int) -> int:
     """Draw the part to move to: mostly one where the run or a neighbour already is."""
     dice = np.random.random()
@@ -174,7 +178,7 @@ def draw_target(problem: Problem, state: State, run: int) -> int:
     return below(len(state.load))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def draw_amount(problem: Problem, state: State, run: int, source: int, target: int) -> int:
     """Draw how many filters to move: all, as many as fit, as many as are too many, as a neighbour has, or some."""
     present, dice = state.filters[run, source], np.random.random()
@@ -195,7 +199,7 @@ def draw_amount(problem: Problem, state: State, run: int, source: int, target: i
     return max(0, min(amount, present))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def shift_near(problem: Problem, state: State, chance: float) -> None:
     """Let the neighbours of what was shifted come along in proportion, each with a chance, and their neighbours."""
     i = 1
@@ -211,7 +215,7 @@ def shift_near(problem: Problem, state: State, chance: float) -> None:
                 shift(problem, state, near, source, target, wanted)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def is_shifted(state: State, run: int) -> bool:
     found = False
     for i in range(1, state.shifts[0, 0] + 1):
@@ -219,7 +223,7 @@ def is_shifted(state: State, run: int) -> bool:
     return found
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def pass_on(problem: Problem, state: State, part: int, back: int, work: float) -> int:
     """Shift filters worth about the work from the part, back or to a part that has some of the run; return where to."""
     run = state.runs_on[part, 1 + below(state.runs_on[part, 0])]
@@ -233,7 +237,7 @@ def pass_on(problem: Problem, state: State, part: int, back: int, work: float) -
     return target
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def close(problem: Problem, state: State, run: int, source: int) -> None:
     """Spread what a part has of a run over the other parts that have some of it, as far as there is room."""
     count = state.parts_of[run, 0]
@@ -247,7 +251,7 @@ def close(problem: Problem, state: State, run: int, source: int) -> None:
                 return
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def gather(problem: Problem, state: State, run: int, target: int) -> None:
     """Bring filters of a run to a part from others that have some, until the part is full."""
     for _ in range(4):
@@ -256,7 +260,7 @@ def gather(problem: Problem, state: State, run: int, target: int) -> None:
         shift(problem, state, run, source, target, max(0, min(room, state.filters[run, source])))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def exchange(problem: Problem, state: State, run: int, source: int, target: int) -> None:
     """Exchange what two parts have of a few consecutive runs."""
     last = min(len(problem.sizes), run + 2 + below(12))
@@ -265,7 +269,7 @@ def exchange(problem: Problem, state: State, run: int, source: int, target: int)
         shift(problem, state, other, source, target, amount)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def make_room(problem: Problem, state: State, run: int, part: int) -> None:
     """Close a part for a run, and half of the time use the room for more of another run that is there."""
     close(problem, state, run, part)
@@ -275,7 +279,7 @@ def make_room(problem: Problem, state: State, run: int, part: int) -> None:
             gather(problem, state, other, part)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def carry(problem: Problem, state: State, run: int, source: int, target: int, along: bool) -> None:
     """Shift filters of a run, perhaps with its neighbours, then pass on what is too much from part to part."""
     amount = draw_amount(problem, state, run, source, target)
@@ -288,7 +292,7 @@ def carry(problem: Problem, state: State, run: int, source: int, target: int, al
         part = pass_on(problem, state, part, source, excess if excess > 0 else amount * problem.work[run])
 
 
-@numba.njit(cache=True, error_model="numpy")
+@inlined()
 def move(problem: Problem, state: State) -> None:
     """Make a random move."""
     state.shifts[0, 0] = 0
@@ -304,7 +308,7 @@ def move(problem: Problem, state: State) -> None:
         carry(problem, state, run, source, target, dice > 1 - EXCHANGE - ALONG)
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@entry(nogil=True)
 def anneal(
     problem: Problem, state: State, best: Ints, best_bytes: float, schedule: Schedule, span: tuple[int, int, int]
 ) -> float:
@@ -328,7 +332,7 @@ def anneal(
     return best_bytes
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def begin(problem: Problem, state: State) -> None:
     """Count what every part receives of every run."""
     for run in range(len(problem.sizes)):
@@ -336,7 +340,7 @@ def begin(problem: Problem, state: State) -> None:
             receive(problem, state, run, part)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def seed_moves(seed: int) -> None:
     """Seed the compiled code's own random numbers, which numpy outside cannot reach."""
     np.random.seed(seed)

@@ -1,4 +1,4 @@
-"""Local search on the matrix of shares: simulated annealing with many short restarts, seeded and repeatable.
+"""Local search on the matrix of shares: simulated annealing with many restarts, seeded and repeatable.
 
 Fast at any k, because a move touches two parts and a handful of runs. It proves nothing: see exact.py and bound.py.
 """
@@ -16,7 +16,7 @@ CHUNK = 200_000  # moves between two looks at `stop`
 
 # Temperatures in units of what a part receives at the start; prices in the same per part of overload. Overload must be
 # cheap at first, so that work can pass through full parts, and dear enough in the end that not one filter is too many.
-# No one schedule is best for all networks, and two short restarts find more than one long one.
+# No one schedule is best for all networks.
 EXPLORE = (
     Schedule(0.1, 0.001, 1, 3000),
     Schedule(0.05, 0.001, 1, 3000),
@@ -25,8 +25,10 @@ EXPLORE = (
 )
 POLISH = Schedule(0.02, 0.0005, 4, 3000)  # for the best so far
 
-MOVES_PER_SHARE = 3000  # moves of one restart, for every run and part
-MOST_MOVES = 400_000
+# Restarts and the moves of each. Slow cooling finds more in a large graph, but always ends in the same valley, which
+# need not be the deepest: short restarts try many valleys first, and the long ones polish the best of theirs too.
+ROUNDS = ((18, 400_000), (9, 1_600_000), (3, 4_800_000))
+MOVES_PER_SHARE = 10_000  # the most of one restart, for every run and part: a small graph is soon exhausted
 
 Stop = Callable[[], bool]
 
@@ -39,26 +41,31 @@ def search(
     seed: int = 0,
     start: Shares | None = None,
     num_moves: int | None = None,
-    num_restarts: int = 36,
+    num_restarts: int | None = None,
     stop: Stop = lambda: False,
 ) -> Shares | None:
     """Return the best balanced shares found, or None; `limit` is the most work of a part.
 
-    `num_moves` are those of one restart; by default as many as a graph of this size needs. Every third restart
+    `num_moves` is the most of one restart; by default as many as a graph of this size needs. Every third restart
     polishes the best so far, the others begin at `start`.
     """
-    num_moves = num_moves or min(MOST_MOVES, MOVES_PER_SHARE * len(runs.layers) * num_parts)
+    most_moves = num_moves or MOVES_PER_SHARE * len(runs.layers) * num_parts
     problem = problem_of(runs, limit)
     first = Shares(start.filters if start else fill(runs, num_parts))
     best, best_bytes = np.array(first.filters), _bytes_if_balanced(runs, first, limit)
-    for restart in range(num_restarts):
+    for restart, length in enumerate(lengths(most_moves)[:num_restarts]):
         seed_moves(seed * 1000 + restart)
         polishes = restart % 3 == 2 and best_bytes < np.inf
         begin = np.array(best if polishes else first.filters)
         unit = max(1.0, shares_volume(runs, Shares(begin)) / num_parts)
         schedule = _scaled(POLISH if polishes else EXPLORE[restart % len(EXPLORE)], unit, limit)
-        best_bytes = _anneal(problem, state_of(problem, begin), (best, best_bytes), schedule, num_moves, stop)
+        best_bytes = _anneal(problem, state_of(problem, begin), (best, best_bytes), schedule, length, stop)
     return Shares(best, "local") if best_bytes < np.inf else None
+
+
+def lengths(most_moves: int) -> list[int]:
+    """Return the number of moves of every restart, none more than the most."""
+    return [min(most_moves, moves) for count, moves in ROUNDS for _ in range(count)]
 
 
 def _bytes_if_balanced(runs: Runs, shares: Shares, limit: float) -> float:

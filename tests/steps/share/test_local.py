@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from share_cases import MIB, SHAPES, best_of_all_placements, limit_of, random_runs, runs_of, vgg16_runs
 
-from hyperplace.steps.share.local import fill, search
+from hyperplace.steps.share.local import fill, lengths, search
 from hyperplace.values.runs import Shares, shares_volume, shares_work
 
 
@@ -31,6 +31,13 @@ def test_finds_the_best_placement_of_small_graphs(shape, k):
             continue
         check(runs, found, limit)
         assert shares_volume(runs, found) == best
+
+
+def test_restarts_grow_longer_up_to_the_most():
+    assert set(lengths(1000)) == {1000}
+    free = lengths(10**9)
+    assert free == sorted(free)
+    assert lengths(500_000) == [min(500_000, moves) for moves in free]
 
 
 def test_same_seed_same_result():
