@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from hyperplace.errors import ModelError, UsageError
+from hyperplace.steps.capture.saved import saved_bytes
 from hyperplace.steps.capture.tracer import Tracer
 from hyperplace.values.graph import Graph
 
@@ -29,7 +30,8 @@ def capture(model: nn.Module, sample: Any) -> Graph:
     rows = _rows(inputs)
     with _training(model), _quiet():
         program = _export(model, inputs)
-    return Tracer(program, rows).graph()
+        saved = saved_bytes(program)
+    return Tracer(program, rows, saved).graph()
 
 
 def _rows(inputs: tuple[Any, ...]) -> int:

@@ -49,8 +49,9 @@ class _Draft:
 class Tracer:
     """Collect the layers of one exported program; `graph()` is the answer."""
 
-    def __init__(self, program: ExportedProgram, rows: int) -> None:
+    def __init__(self, program: ExportedProgram, rows: int, saved: dict[str, int]) -> None:
         self._program = program
+        self._saved = saved  # bytes kept for the backward pass, by call
         self._rows = rows
         self._values: dict[Node, Any] = {}  # View, State, a tuple of Views, or a constant
         self._prologue: dict[Node, tuple[Call, ...]] = {}  # the calls that compute a State
@@ -268,8 +269,7 @@ class Tracer:
         draft.calls.append(self._recorded(node))
         draft.out_bytes = sum(_tensor_bytes(v) for v in _tensors(node))
         draft.shape = _shape(node)
-        if not op_name(node).endswith("_") and op_name(node) not in ("flatten", "view", "reshape"):
-            draft.saved_bytes += draft.out_bytes
+        draft.saved_bytes += self._saved.get(node.name, 0)
 
     def _recorded(self, node: Node) -> Call:
         args = tuple(self._constant(arg) for arg in node.args)
