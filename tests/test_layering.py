@@ -15,6 +15,7 @@ MAY_IMPORT = {
         f"hyperplace/steps/{step}": ("hyperplace.errors", "hyperplace.values", f"hyperplace.steps.{step}")
         for step in STEPS
     },
+    "hyperplace/portfolio": ("hyperplace.errors", "hyperplace.values", "hyperplace.steps", "hyperplace.portfolio"),
     "models": ("hyperplace.errors", "hyperplace.models"),
     "cli": (
         "hyperplace.api",

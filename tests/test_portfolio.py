@@ -19,6 +19,7 @@ import hyperplace
 from hyperplace import portfolio
 from hyperplace.errors import BalanceError, HyperplaceError, UsageError
 from hyperplace.models import load_model
+from hyperplace.portfolio import board, coarse, problem
 from hyperplace.steps.capture import capture
 from hyperplace.steps.place import place
 from hyperplace.steps.profile.flops import count_flops
@@ -178,12 +179,14 @@ def test_the_bound_of_a_gated_model_is_no_more_than_a_placement():
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("k", [2, 8])
-@pytest.mark.parametrize("where", ["arrange", "_general", "counted", "_judged"])
-def test_a_fault_in_a_lane_reaches_the_caller(monkeypatch, where, k):
+@pytest.mark.parametrize(
+    ("module", "where"), [(board, "arrange"), (board, "counted"), (problem, "partition"), (coarse, "judged")]
+)
+def test_a_fault_in_a_lane_reaches_the_caller(monkeypatch, module, where, k):
     def broken(*_arguments, **_options):
         raise RuntimeError(f"{where} is broken")
 
-    monkeypatch.setattr(portfolio, where, broken)
+    monkeypatch.setattr(module, where, broken)
     with pytest.raises(RuntimeError, match=f"{where} is broken"):
         portfolio.search(*tiny(), settings(k, imbalance=0.5), time_limit_s=5)
 
