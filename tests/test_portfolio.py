@@ -102,6 +102,16 @@ def test_same_seed_same_volume(name, partitioner):
     assert one == two
 
 
+@pytest.mark.parametrize(("k", "finder"), [(2, "kahypar"), (3, "exact")])
+def test_the_exact_program_is_named_only_where_it_found_better_than_its_start(k, finder):
+    """KaHyPar finds the best placement of LeNet-5 on two parts but not on three."""
+    _, _, start = searched(zoo("lenet5"), settings(k, "kahypar", imbalance=0.9))
+    for partitioner in ("exact", "auto"):
+        _, found, volume = searched(zoo("lenet5"), settings(k, partitioner, imbalance=0.9))
+        assert found.found_by == finder
+        assert volume < start if finder == "exact" else volume == start
+
+
 @pytest.mark.parametrize("partitioner", portfolio.SYMMETRIC)
 @pytest.mark.parametrize("grain", ["coarse", "fine"])
 def test_one_part_moves_nothing(partitioner, grain):

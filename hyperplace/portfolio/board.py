@@ -1,7 +1,7 @@
 """What the searches have found together: the best result, the best bound, all placements known, the progress line."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,7 @@ from hyperplace.portfolio.candidate import Candidate, cut, owners_of
 from hyperplace.portfolio.names import ORDER
 from hyperplace.portfolio.problem import Problem
 from hyperplace.steps.share.arrange import arrange, counted
-from hyperplace.values.runs import Shares, shares_volume
+from hyperplace.values.runs import Runs, Shares, shares_volume
 
 OnProgress = Callable[[str], None]
 
@@ -53,9 +53,10 @@ class Board:
         with self._lock:
             return list(self._known)
 
-    def best_known(self) -> Shares | None:
-        """Return the placement of least volume entered so far."""
-        return min(self.known(), key=lambda shares: shares_volume(self._problem.runs, shares), default=None)
+    def best_known(self, finders: Collection[str]) -> Shares | None:
+        """Return the placement of least volume that one of the finders has entered so far."""
+        theirs = [shares for shares in self.known() if shares.found_by in finders]
+        return min(theirs, key=lambda one: (shares_volume(self._problem.runs, one), _place(one.found_by)), default=None)
 
     def result(self, *, is_cut_short: bool) -> Candidate | None:
         """Return the best result with its bound."""
@@ -78,4 +79,15 @@ class Board:
 
 def _rank(candidate: Candidate) -> tuple[int, int]:
     """Order results by volume, and equal ones by who found them, so that it does not matter who was first."""
-    return candidate.volume_bytes, ORDER.index(candidate.partition.found_by)
+    return candidate.volume_bytes, _place(candidate.partition.found_by)
+
+
+def _place(finder: str) -> int:
+    return ORDER.index(finder)
+
+
+def credited(runs: Runs, found: Shares, start: Shares | None) -> Shares:
+    """Return shares under the name of whoever found the start, where they are no better than it."""
+    if start is None or shares_volume(runs, found) < shares_volume(runs, start) * (1 - 1e-9):
+        return found
+    return replace(found, found_by=start.found_by)

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hyperplace.portfolio.board import Board, OnProgress
+from hyperplace.portfolio.board import Board, OnProgress, credited
 from hyperplace.portfolio.candidate import Candidate, judged
 from hyperplace.portfolio.lanes import Stop, Task, run_lanes
 from hyperplace.portfolio.limits import nothing_found, refuse_the_impossible
 from hyperplace.portfolio.names import BASELINES
 from hyperplace.portfolio.problem import Problem
 from hyperplace.values.partition import Partition
+from hyperplace.values.runs import Shares
 
 if TYPE_CHECKING:
     from hyperplace.steps.share.exact import ExactSearch
@@ -53,7 +54,7 @@ class _Searches:
 
     def __init__(self, problem: Problem, board: Board, stop: Stop) -> None:
         self._problem, self._board, self._stop = problem, board, stop
-        self._has_local = threading.Event()
+        self._has_kahypar, self._has_local = threading.Event(), threading.Event()
         self._exact_search: "ExactSearch | None" = None  # noqa: UP037 - loaded where used
 
     def lanes(self) -> Sequence[Sequence[Task]]:
@@ -64,8 +65,8 @@ class _Searches:
             return [[self._baselines, self._kahypar, self._exact]]
         if self._problem.settings.k <= FEW_PARTS:
             return [
-                [self._kahypar, self._exact],
-                [self._baselines, self._mtkahypar, self._pause, self._local, self._price],
+                [self._baselines, self._kahypar, self._exact],
+                [self._mtkahypar, self._pause, self._local, self._price],
             ]
         return [[self._local, self._exact], [self._baselines, self._kahypar, self._mtkahypar, self._price]]
 
@@ -79,7 +80,10 @@ class _Searches:
             self._try(name)
 
     def _kahypar(self) -> None:
-        self._try("kahypar")
+        try:
+            self._try("kahypar")
+        finally:
+            self._has_kahypar.set()
 
     def _mtkahypar(self) -> None:
         self._try("mtkahypar")
@@ -114,22 +118,32 @@ class _Searches:
         runs, settings = self._problem.runs, self._problem.settings
         if settings.k * len(runs.layers) > MOST_EXACT_COLUMNS or self._stop.is_over():
             return
+        start = self._start()
         self._exact_search = ExactSearch(runs, settings.k, self._problem.limit, seed=settings.seed)
-        found = self._exact_search.run(start=self._board.best_known(), time_limit_s=self._stop.seconds_left())
+        found = self._exact_search.run(start=start, time_limit_s=self._stop.seconds_left())
         self._exact_search = None
         self._board.raise_bound(found.bound_bytes)
         if found.shares is not None:
-            self._board.offer_shares(found.shares)
+            self._board.offer_shares(credited(runs, found.shares, start))
         if found.is_complete:
             self._stop.tell(cut_short=False)
         else:
             self._stop.is_cut_short = True
 
+    def _start(self) -> Shares | None:
+        """Return the best of those that have always ended by now, so that it does not matter who was faster."""
+        self._wait_for(self._has_kahypar)
+        is_search = self._problem.settings.k > FEW_PARTS  # else the local search runs beside the exact program
+        return self._board.best_known((*BASELINES, "kahypar", "local") if is_search else (*BASELINES, "kahypar"))
+
+    def _wait_for(self, event: threading.Event) -> None:
+        while not (event.wait(0.05) or self._stop.is_told()):
+            pass
+
     def _price(self) -> None:
         from hyperplace.steps.share.bound import pricing_bound
 
-        while not (self._has_local.wait(0.05) or self._stop.is_told()):
-            pass
+        self._wait_for(self._has_local)
         if known := self._board.known():
             pricing_bound(
                 self._problem.runs,
