@@ -66,9 +66,12 @@ class _Searches:
         if self._problem.settings.k <= FEW_PARTS:
             return [
                 [self._baselines, self._kahypar, self._exact],
-                [self._mtkahypar, self._pause, self._local, self._price],
+                [self._mtkahypar, self._vcycle, self._pause, self._local, self._price],
             ]
-        return [[self._local, self._exact], [self._baselines, self._kahypar, self._mtkahypar, self._price]]
+        return [
+            [self._local, self._exact],
+            [self._baselines, self._kahypar, self._vcycle, self._mtkahypar, self._price],
+        ]
 
     def cancel(self) -> None:
         """End the exact program, if it still runs."""
@@ -87,6 +90,9 @@ class _Searches:
 
     def _mtkahypar(self) -> None:
         self._try("mtkahypar")
+
+    def _vcycle(self) -> None:
+        self._try("vcycle")
 
     def _try(self, name: str) -> None:
         hypergraph = self._problem.hypergraph()

@@ -5,4 +5,4 @@ from hyperplace.steps.partition import PARTITIONERS
 SYMMETRIC = ("auto", "local", "exact")
 NAMES = (*SYMMETRIC, *PARTITIONERS)
 BASELINES = ("incremental", "layerwise", "horizontal")
-ORDER = ("exact", "local", "kahypar", *BASELINES, "mtkahypar")
+ORDER = ("exact", "local", "kahypar", "vcycle", *BASELINES, "mtkahypar")
