@@ -54,7 +54,7 @@ class _Searches:
 
     def __init__(self, problem: Problem, board: Board, stop: Stop) -> None:
         self._problem, self._board, self._stop = problem, board, stop
-        self._has_kahypar, self._has_local = threading.Event(), threading.Event()
+        self._has_kahypar = threading.Event()
         self._exact_search: "ExactSearch | None" = None  # noqa: UP037 - loaded where used
 
     def lanes(self) -> Sequence[Sequence[Task]]:
@@ -111,12 +111,9 @@ class _Searches:
         # With few parts it only helps the exact program, in the time that has; with many it is the search.
         helps = settings.k <= FEW_PARTS and settings.partitioner == "auto"
         stop = self._stop.is_over if helps else self._stop.is_told
-        try:
-            found = search(self._problem.runs, settings.k, self._problem.limit * SAFE, seed=settings.seed, stop=stop)
-            if found is not None:
-                self._board.offer_shares(found)
-        finally:
-            self._has_local.set()
+        found = search(self._problem.runs, settings.k, self._problem.limit * SAFE, seed=settings.seed, stop=stop)
+        if found is not None:
+            self._board.offer_shares(found)
 
     def _exact(self) -> None:
         from hyperplace.steps.share.exact import ExactSearch
@@ -138,18 +135,14 @@ class _Searches:
 
     def _start(self) -> Shares | None:
         """Return the best of those that have always ended by now, so that it does not matter who was faster."""
-        self._wait_for(self._has_kahypar)
+        while not (self._has_kahypar.wait(0.05) or self._stop.is_told()):
+            pass
         is_search = self._problem.settings.k > FEW_PARTS  # else the local search runs beside the exact program
         return self._board.best_known((*BASELINES, "kahypar", "local") if is_search else (*BASELINES, "kahypar"))
-
-    def _wait_for(self, event: threading.Event) -> None:
-        while not (event.wait(0.05) or self._stop.is_told()):
-            pass
 
     def _price(self) -> None:
         from hyperplace.steps.share.bound import pricing_bound
 
-        self._wait_for(self._has_local)
         if known := self._board.known():
             pricing_bound(
                 self._problem.runs,
@@ -157,5 +150,6 @@ class _Searches:
                 self._problem.limit,
                 known,
                 stop=self._stop.is_over,
+                seconds_left=self._stop.seconds_left,
                 on_bound=self._board.raise_bound,
             )
