@@ -12,6 +12,8 @@ from hyperplace.portfolio.problem import Problem
 from hyperplace.steps.share.arrange import arrange, counted
 from hyperplace.values.runs import Runs, Shares, shares_volume
 
+NEAR = 5e-4  # of the volume: no search looks for less
+
 OnProgress = Callable[[str], None]
 
 
@@ -57,6 +59,11 @@ class Board:
         """Return the placement of least volume that one of the finders has entered so far."""
         theirs = [shares for shares in self.known() if shares.found_by in finders]
         return min(theirs, key=lambda one: (shares_volume(self._problem.runs, one), _place(one.found_by)), default=None)
+
+    def is_proven(self) -> bool:
+        """Say whether the best result is as good as the best possible, as near as the exact program looks."""
+        with self._lock:
+            return self._best is not None and self._bound >= self._best.volume_bytes * (1 - NEAR)
 
     def result(self, *, is_cut_short: bool) -> Candidate | None:
         """Return the best result with its bound."""

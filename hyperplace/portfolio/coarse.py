@@ -102,7 +102,7 @@ class _Searches:
 
     def _pause(self) -> None:
         """Leave the exact program the time it mostly needs before the local search is compiled and started."""
-        self._stop.wait(5.0)
+        self._stop.wait(2.0)
 
     def _local(self) -> None:
         from hyperplace.steps.share.local import search
@@ -119,7 +119,7 @@ class _Searches:
         from hyperplace.steps.share.exact import ExactSearch
 
         runs, settings = self._problem.runs, self._problem.settings
-        if settings.k * len(runs.layers) > MOST_EXACT_COLUMNS or self._stop.is_over():
+        if settings.k * len(runs.layers) > MOST_EXACT_COLUMNS or self._stop.is_over() or self._board.is_proven():
             return
         start = self._start()
         self._exact_search = ExactSearch(runs, settings.k, self._problem.limit, seed=settings.seed)
@@ -149,7 +149,10 @@ class _Searches:
                 self._problem.settings.k,
                 self._problem.limit,
                 known,
-                stop=self._stop.is_over,
+                stop=lambda: self._board.is_proven() or self._stop.is_over(),
                 seconds_left=self._stop.seconds_left,
                 on_bound=self._board.raise_bound,
             )
+        # With many parts the local search goes on, so that the result does not depend on who is faster.
+        if self._board.is_proven() and self._problem.settings.k <= FEW_PARTS:
+            self._stop.tell(cut_short=False)
