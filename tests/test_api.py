@@ -5,8 +5,10 @@ import torch
 from torch import nn
 
 import hyperplace
+from hyperplace import api
 from hyperplace.errors import BalanceError, FileError, UsageError
 from hyperplace.models import ZOO, load_model
+from hyperplace.values import comparison
 
 MIB = 2**20
 
@@ -69,6 +71,10 @@ def test_k_1_moves_nothing() -> None:
     loaded = load_model("blocksnet")
     plan = hyperplace.place(loaded.module, loaded.sample, k=1)
     assert (plan.metrics.volume_bytes, plan.messages) == (0, ())
+
+
+def test_the_tables_know_every_method_in_its_order() -> None:
+    assert api.METHOD_NAMES == comparison.METHODS
 
 
 def test_compare_holds_every_method_and_data_parallelism() -> None:

@@ -17,6 +17,7 @@ MAY_IMPORT = {
         for step in STEPS
     },
     "hyperplace/runtime": ("hyperplace.errors", "hyperplace.files", "hyperplace.values", "hyperplace.runtime"),
+    "hyperplace/portfolio": ("hyperplace.errors", "hyperplace.values", "hyperplace.steps", "hyperplace.portfolio"),
     "models": ("hyperplace.errors", "hyperplace.models"),
     "cli": (
         "hyperplace.api",

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from file_examples import hypergraph, hypergraphs, replace_line, thesis_sample
 from hypothesis import given
@@ -6,22 +8,7 @@ from hyperplace.errors import FileError
 from hyperplace.files.patoh import parse_patoh, patoh_text
 from hyperplace.values.hypergraph import Labels
 
-SAMPLE = """\
-0 13 12 38 3
-1 0 1 2 3 4
-2 1 5 6 7
-2 2 5 6 7
-2 3 5 6 7
-2 4 5 6 7
-3 5 8 9
-3 6 8 9
-3 7 8 9
-4 8 10
-4 9 10
-5 10 11
-6 11 12
-1 2 2 2 2 3 3 3 4 4 5 6 7
-"""
+SAMPLE = (Path(__file__).parents[1] / "figure_3_5.patoh").read_text()
 
 
 def parse_error(text):

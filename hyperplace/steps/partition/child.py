@@ -6,7 +6,7 @@ partitioners are imported here and nowhere else. Their words (node, hyperedge, b
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -55,24 +55,44 @@ def kahypar(request: Request, folder: str) -> np.ndarray[Any, Any]:
 
 def mtkahypar(request: Request, _folder: str) -> np.ndarray[Any, Any]:
     """Return one row per seed."""
+    rows = [hypergraph.partition(context).get_partition() for hypergraph, context in _hypergraphs(request, "DEFAULT")]
+    return np.array(rows, np.int64)
+
+
+def vcycle(request: Request, _folder: str) -> np.ndarray[Any, Any]:
+    """Return every start after one V-cycle; more than one found nothing further."""
+    rows = []
+    for start, (hypergraph, context) in zip(
+        request["starts"].tolist(), _hypergraphs(request, "DETERMINISTIC_QUALITY"), strict=True
+    ):
+        # By position: the names of the first two parameters are exchanged in the library's own signature.
+        partitioned = hypergraph.create_partitioned_hypergraph(context, int(request["num_parts"]), start)
+        partitioned.improve_partition(context, 1)
+        rows.append(partitioned.get_partition())
+    return np.array(rows, np.int64)
+
+
+def _hypergraphs(request: Request, preset: str) -> Iterator[tuple[Any, Any]]:
+    """Yield Mt-KaHyPar's hypergraph and context, anew for every seed."""
     import mtkahypar as library
 
     num_nodes, num_blocks = len(request["weights"]), int(request["num_parts"])
     nets = [net.tolist() for net in np.split(request["pins"], request["offsets"][1:-1])]
     costs, weights = request["costs"].tolist(), request["weights"].tolist()
     runtime = library.initialize(int(request["num_threads"]))
-    rows = []
     for seed in request["seeds"].tolist():
         library.set_seed(seed)
-        context = runtime.context_from_preset(library.PresetType.DEFAULT)
+        context = runtime.context_from_preset(getattr(library.PresetType, preset))
         context.set_partitioning_parameters(num_blocks, float(request["epsilon"]), library.Objective.KM1)
         context.logging = False
-        hypergraph = runtime.create_hypergraph(context, num_nodes, len(costs), nets, weights, costs)
-        rows.append(hypergraph.partition(context).get_partition())
-    return np.array(rows, np.int64)
+        yield runtime.create_hypergraph(context, num_nodes, len(costs), nets, weights, costs), context
 
 
-SOLVERS: dict[str, Callable[[Request, str], np.ndarray[Any, Any]]] = {"kahypar": kahypar, "mtkahypar": mtkahypar}
+SOLVERS: dict[str, Callable[[Request, str], np.ndarray[Any, Any]]] = {
+    "kahypar": kahypar,
+    "mtkahypar": mtkahypar,
+    "vcycle": vcycle,
+}
 
 
 if __name__ == "__main__":

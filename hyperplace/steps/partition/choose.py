@@ -8,6 +8,7 @@ from hyperplace.steps.partition.kahypar import kahypar
 from hyperplace.steps.partition.layerwise import layerwise
 from hyperplace.steps.partition.mtkahypar import mtkahypar
 from hyperplace.steps.partition.task import Task
+from hyperplace.steps.partition.vcycle import vcycle
 from hyperplace.values.arrays import Ints
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.partition import Partition
@@ -15,6 +16,7 @@ from hyperplace.values.partition import Partition
 PARTITIONERS: dict[str, Callable[[Task], Ints]] = {
     "kahypar": kahypar,
     "mtkahypar": mtkahypar,
+    "vcycle": vcycle,
     "single": single,
     "layerwise": layerwise,
     "horizontal": horizontal,
@@ -34,7 +36,8 @@ def partition(
 ) -> Partition:
     """Split the vertices into parts: few bytes between parts, no part over (1 + imbalance) * average work.
 
-    kahypar and mtkahypar meet the imbalance or raise BalanceError; the baselines are what they are, and may miss it.
+    kahypar, mtkahypar and vcycle meet the imbalance or raise BalanceError; the baselines are what they are, and may
+    miss it.
     The same seed gives the same partition, except with mtkahypar.
     """
     if partitioner not in PARTITIONERS:

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterable
 
+import numpy as np
+
 from hyperplace.errors import BalanceError
 from hyperplace.steps.partition.repair import packed, repaired
 from hyperplace.steps.partition.sandbox import Limits, Question, ask
@@ -12,16 +14,26 @@ from hyperplace.values.arrays import Ints
 from hyperplace.values.partition import Partition, is_feasible, max_over_avg, volume_bytes, work_per_part
 
 NUM_SEEDS = 2**31  # both libraries take the seed as an int32
+NO_STARTS = np.zeros((0, 0), np.int64)
 
 
 def partition_with(
-    task: Task, solver: str, limits: Limits, *, configurations: tuple[str, ...] = ("",), num_threads: int = 1
+    task: Task,
+    solver: str,
+    limits: Limits,
+    *,
+    configurations: tuple[str, ...] = ("",),
+    starts: Ints = NO_STARTS,
+    num_threads: int = 1,
 ) -> Ints:
-    """Run once per configuration; return the least volume that meets the imbalance, or raise BalanceError."""
+    """Run once per configuration; return the least volume that meets the imbalance, or raise BalanceError.
+
+    `starts` has a row per configuration, where the solver begins with a partition.
+    """
     _check_heaviest_fits(task)
     clean = task.with_useful_nets()
     if not clean.hypergraph.num_nets:  # nothing to cut, and KaHyPar segfaults
-        return _best(clean, [])
+        return _best(clean, starts)
     numbers, num_runs = scaled(clean), len(configurations)
     question = Question(
         solver=solver,
@@ -33,6 +45,7 @@ def partition_with(
         epsilon=numbers.epsilon,
         seeds=tuple((task.seed * num_runs + run) % NUM_SEEDS for run in range(num_runs)),
         configurations=configurations,
+        starts=starts,
         num_threads=num_threads,
     )
     return _best(clean, ask(question, limits))

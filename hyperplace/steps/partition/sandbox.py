@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +38,7 @@ class Question:
     epsilon: float
     seeds: tuple[int, ...]
     configurations: tuple[str, ...] = ()  # the text of an ini file per seed, where the partitioner takes any
+    starts: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))  # a partition per seed, where it takes any
     num_threads: int = 1
 
 

@@ -1,23 +1,26 @@
 """A lower bound from pricing single parts (Dantzig-Wolfe).
 
 Volume is a sum over parts of what each receives, and every part obeys the same rules. So choose k parts out of all
-possible ones such that together they hold everything: a linear program with one column per possible part. Its duals
-price the runs; for any prices, their sum + k * (the cheapest part at these prices) is a bound, and finding that part is
-a small integer program without any symmetry between parts. Parts are added, and the prices improved, until the bound
-stops rising.
+possible ones such that together they hold everything. Without the "together", at a price per run instead, the k parts
+are k times the cheapest one (pricing.py); any prices give a bound, good ones a good one (prices.py). Sets of runs that
+need more parts than a fractional choice gives them get a price too (crowding.py).
 """
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hyperplace.steps.share.milp import Program, Solver
-from hyperplace.steps.share.part import MIB, add_part, received_shares
+from hyperplace.steps.share.crowding import Crowd, crowded
+from hyperplace.steps.share.prices import Prices
+from hyperplace.steps.share.pricing import Pricing
 from hyperplace.values.arrays import Floats
-from hyperplace.values.runs import Runs, Shares
+from hyperplace.values.runs import Runs, Shares, shares_volume
 
-SMOOTHING = 0.8  # of the best prices so far in each new try; without it the prices swing wildly
 SLACK = 1e-6  # of the limit, so that the bound stays a bound whatever rounding did
+UNITS = 100.0  # the known volume in the programs, so that HiGHS's tolerances are small against it
+NEAR = 0.02  # promised gain below which crowds are looked for: before, the parts are still too wild to tell
+NEW_CROWDS = 10  # at a time: every one makes pricing slower
+FEW_KNOWN = 3  # placements whose parts are taken in: with more, proposing prices becomes slow
 
 
 def pricing_bound(
@@ -27,85 +30,86 @@ def pricing_bound(
     known: Sequence[Shares],
     *,
     stop: Callable[[], bool] = lambda: False,
+    seconds_left: Callable[[], float] = lambda: np.inf,
     on_bound: Callable[[float], None] = lambda bound: None,
     max_rounds: int = 1000,
     target_gap: float = 5e-4,
 ) -> float:
     """Return a lower bound in bytes on the volume of any balanced shares; `known` are good placements to start from."""
-    pricing = _Pricing(runs, limit * (1 + SLACK))
-    master = _Master(len(runs.layers), num_parts)
-    for shares in known:
-        for part in range(num_parts):
-            share = shares.filters[:, part] / runs.sizes
-            master.add(share, pricing.cost_of(share))
-    best, best_prices = 0.0, np.zeros(len(runs.layers))
+    best_first = sorted(known, key=lambda shares: shares_volume(runs, shares))[:FEW_KNOWN]
+    unit_bytes = shares_volume(runs, best_first[0]) / UNITS
+    if not unit_bytes or stop():
+        return 0.0
+    search = _Search(runs, num_parts, limit * (1 + SLACK), unit_bytes)
+    goes_on, reported = search.begin(best_first, seconds_left()), 0.0
     for _ in range(max_rounds):
-        prices, objective = master.solve()
-        if stop() or objective - best <= target_gap * objective:
+        if search.best > reported:
+            reported = search.best
+            on_bound(reported * unit_bytes)
+        if not goes_on or stop():
             break
-        is_new = False
-        for tried in (SMOOTHING * best_prices + (1 - SMOOTHING) * prices, prices):
-            share, value = pricing.cheapest(tried)
-            if (bound := float(tried.sum()) + num_parts * value) > best:
-                best, best_prices = bound, tried
-                on_bound(best * MIB)
-            is_new = master.add(share, pricing.cost_of(share))
-            if is_new:
-                break
-        if not is_new:  # not even the master's own prices find a part it lacks: its objective is the bound
-            break
-    return best * MIB
+        goes_on = search.step(target_gap, seconds_left())
+    return reported * unit_bytes
 
 
-class _Pricing:
-    """The cheapest single part at given prices."""
+class _Search:
+    """Prices, and the cheapest parts at them."""
 
-    def __init__(self, runs: Runs, limit: float) -> None:
-        self._runs = runs
-        program = Program()
-        self._part = add_part(program, runs, limit)
-        self._cost = np.array(program.cost)
-        self._solver = Solver(program, gap=1e-5)
+    def __init__(self, runs: Runs, num_parts: int, limit: float, unit_bytes: float) -> None:
+        self._runs, self._num_parts, self._limit = runs, num_parts, limit
+        self._pricing = Pricing(runs, limit, unit_bytes)
+        self._prices = Prices(len(runs.layers), num_parts, UNITS)
+        self._crowds: set[Crowd] = set()
+        self._has_new_part = True
 
-    def cheapest(self, prices: Floats) -> tuple[Floats, float]:
-        """Return its shares, and a lower bound on its cost minus what it earns; an empty part earns nothing."""
-        cost = self._cost.copy()
-        cost[self._part.share] -= prices
-        self._solver.change_costs(cost)
-        answer = self._solver.solve()
-        assert answer.values is not None, "an empty part is always possible"
-        share = np.clip(answer.values[self._part.share], 0.0, 1.0)
-        return np.where(share < 1e-7, 0.0, share), min(answer.bound, 0.0)
+    @property
+    def best(self) -> float:
+        return self._prices.best
 
-    def cost_of(self, share: Floats) -> float:
-        """Return what a part with these shares receives, in MiB."""
-        whole_bytes = self._runs.sizes * self._runs.map_bytes
-        return float(received_shares(self._runs, share) @ whole_bytes) / MIB
+    def begin(self, known: Sequence[Shares], seconds: float) -> bool:
+        """Take in the parts of known placements; begin with prices at which those of the first earn their costs."""
+        parts = [part for shares in known for part in (shares.filters / self._runs.sizes[:, None]).T]
+        for part in parts:
+            self._prices.add_part(part, self._pricing.cost_of(part))
+        return self._try(self._fair(known[0].filters / self._runs.sizes[:, None]), UNITS, seconds)
 
+    def _fair(self, shares: Floats) -> Floats:
+        """Return prices that share out the cost of every part over its runs by their work."""
+        work = self._runs.sizes * self._runs.work
+        load = work @ shares
+        cost = np.array([self._pricing.cost_of(part) for part in shares.T])
+        prices: Floats = work * (shares @ np.divide(cost, load, out=np.zeros(len(load)), where=load > 0))
+        return prices
 
-class _Master:
-    """The linear program that covers every run with k of the parts known so far."""
-
-    def __init__(self, num_runs: int, num_parts: int) -> None:
-        program = Program()
-        for _ in range(num_runs):
-            program.row({}, low=1.0, high=1.0)
-        program.row({}, high=float(num_parts))
-        self._num_runs = num_runs
-        self._known: set[bytes] = set()
-        self._solver = Solver(program)
-
-    def add(self, share: Floats, cost: float) -> bool:
-        """Add a part; say whether it is new."""
-        key = np.round(share, 6).tobytes()
-        if key in self._known:
+    def step(self, target_gap: float, seconds: float) -> bool:
+        """Raise the bound, or what will raise it; say whether that can go on."""
+        proposed = self._prices.propose()
+        if proposed is None:
             return False
-        self._known.add(key)
-        self._solver.add_column(cost, np.append(share, 1.0))
-        return True
+        tried, promised = proposed
+        gap = (promised - self.best) / max(promised, 1e-9)
+        if gap <= NEAR and self._has_new_part and self._add_crowds():
+            return True
+        if gap <= target_gap:
+            return self._prices.widen(10.0)
+        return self._try(tried, promised, seconds)
 
-    def solve(self) -> tuple[Floats, float]:
-        """Return the price of every run and the objective."""
-        answer = self._solver.solve()
-        assert answer.duals is not None, "the start covers every run, so there is a solution"
-        return answer.duals[: self._num_runs], answer.objective
+    def _add_crowds(self) -> bool:
+        self._has_new_part = False
+        found = crowded(self._runs, self._limit, self._prices.parts, self._prices.amounts)
+        new = [crowd for crowd in found if crowd not in self._crowds][:NEW_CROWDS]
+        self._crowds.update(new)
+        self._prices.add_crowds(new)
+        self._pricing.add(new)
+        return bool(new)
+
+    def _try(self, prices: Floats, promised: float, seconds: float) -> bool:
+        """Price a part; say whether that taught anything."""
+        close_enough = max(1e-4 * UNITS, 0.1 * (promised - self.best)) / self._num_parts
+        part = self._pricing.cheapest(prices, close_enough=close_enough, time_limit_s=seconds)
+        if part is None:
+            return False
+        bound = float(self._prices.worth @ prices) + self._num_parts * part.least
+        is_higher = self._prices.judge(prices, bound, promised)
+        self._has_new_part = self._prices.add_part(part.share, self._pricing.cost_of(part.share))
+        return is_higher or self._has_new_part

@@ -1,4 +1,4 @@
-"""A mixed-integer program in the making, and HiGHS to solve it: the one file that imports highspy."""
+"""A mixed-integer or quadratic program in the making, and HiGHS to solve it: the one file that imports highspy."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 
 from hyperplace.values.arrays import Floats
+
+# A quadratic program with several best solutions makes HiGHS circle for ever without these.
+QUADRATIC = {"qp_regularization_value": 1e-5, "qp_iteration_limit": 5000}
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,21 @@ class Program:
     starts: list[int] = field(default_factory=lambda: [0])
     indices: list[int] = field(default_factory=list)
     coefficients: list[float] = field(default_factory=list)
+    curvature: list[float] = field(default_factory=list)
 
-    def column(self, cost: float = 0.0, upper: float = 1.0, *, is_integer: bool = False) -> int:
-        """Add a variable in 0..upper and return its number."""
+    def column(
+        self,
+        cost: float = 0.0,
+        upper: float = 1.0,
+        *,
+        lower: float = 0.0,
+        curvature: float = 0.0,
+        is_integer: bool = False,
+    ) -> int:
+        """Add a variable x in lower..upper that costs cost * x + curvature / 2 * x^2, and return its number."""
         self.cost.append(cost)
-        self.lower.append(0.0)
+        self.lower.append(lower)
+        self.curvature.append(curvature)
         self.upper.append(upper)
         self.is_integer.append(is_integer)
         return len(self.cost) - 1
@@ -52,7 +65,7 @@ class Program:
 
 
 class Solver:
-    """HiGHS with a program in it; costs may be changed and columns added between solves."""
+    """HiGHS with a program in it; costs may be changed between solves."""
 
     def __init__(self, program: Program, *, threads: int = 1, gap: float = 1e-6, seed: int = 0) -> None:
         import highspy
@@ -60,14 +73,18 @@ class Solver:
         self._highs = highspy.Highs()  # type: ignore[no-untyped-call]
         self._is_mip = any(program.is_integer)
         options = {"output_flag": False, "threads": threads, "mip_rel_gap": gap, "random_seed": seed}
-        for name, value in options.items():
+        for name, value in (options | QUADRATIC).items():
             self._highs.setOptionValue(name, value)
-        self._highs.passModel(_lp(program))
+        self._highs.passModel(_model(program))
 
-    def solve(self, *, time_limit_s: float = np.inf, start: Floats | None = None) -> Answer:
-        """Solve from the start values if given; ends early at the time limit or when cancelled."""
+    def solve(self, *, time_limit_s: float = np.inf, start: Floats | None = None, close_enough: float = 1e-6) -> Answer:
+        """Solve from the start values if given; ends early at the time limit or when cancelled.
+
+        An objective within `close_enough` of the bound is taken for the best.
+        """
         import highspy
 
+        self._highs.setOptionValue("mip_abs_gap", close_enough)
         self._highs.setOptionValue("time_limit", float(min(time_limit_s, 1e9)) + self._highs.getRunTime())
         if start is not None:
             solution = highspy.HighsSolution()
@@ -88,20 +105,15 @@ class Solver:
     def change_costs(self, cost: Floats) -> None:
         self._highs.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost)
 
-    def add_column(self, cost: float, rows: Floats) -> None:
-        """Add a non-negative variable with these coefficients in the first rows."""
-        used = np.flatnonzero(rows).astype(np.int32)
-        self._highs.addCol(cost, 0.0, np.inf, len(used), used, rows[used])
-
     def cancel(self) -> None:
         """End a solve that runs in another thread, as soon as it looks."""
         self._highs.cancelSolve()  # type: ignore[no-untyped-call]
 
 
-def _lp(program: Program) -> Any:
+def _model(program: Program) -> Any:
     import highspy
 
-    lp = highspy.HighsLp()
+    model, lp, size = highspy.HighsModel(), highspy.HighsLp(), len(program.cost)
     lp.num_col_, lp.num_row_ = len(program.cost), len(program.row_low)
     lp.col_cost_, lp.col_lower_, lp.col_upper_ = program.cost, program.lower, program.upper
     lp.row_lower_, lp.row_upper_ = program.row_low, program.row_high
@@ -111,4 +123,9 @@ def _lp(program: Program) -> Any:
     lp.a_matrix_.start_ = program.starts
     lp.a_matrix_.index_ = program.indices
     lp.a_matrix_.value_ = program.coefficients
-    return lp
+    model.lp_ = lp
+    if any(program.curvature):
+        model.hessian_.dim_, model.hessian_.format_ = size, highspy.HessianFormat.kTriangular
+        model.hessian_.start_, model.hessian_.index_ = np.arange(size + 1), np.arange(size)
+        model.hessian_.value_ = np.array(program.curvature)
+    return model

@@ -34,16 +34,19 @@ def add_part(program: Program, runs: Runs, limit: float) -> PartColumns:
     """Add one part to the program: what it may hold, and what it costs."""
     whole_bytes = runs.sizes * runs.map_bytes / MIB
     reader_sets = [frozenset(runs.readers[run]) for run in range(len(runs.layers))]
-    reads_all = frozenset[int]().union(*reader_sets)
+    has_open = set(opens(runs))
     share = [program.column(is_integer=bool(solid)) for solid in runs.is_solid]
     is_open = [
-        program.column(is_integer=True) if run in reads_all and not runs.is_solid[run] else share[run]
+        program.column(is_integer=True) if run in has_open and not runs.is_solid[run] else share[run]
         for run in range(len(share))
     ]
     part = PartColumns(share, is_open, [program.column(float(cost)) for cost in whole_bytes], {})
     for run, readers in enumerate(reader_sets):
+        most = _most(runs, run, limit)
         if is_open[run] != share[run]:
-            program.row({share[run]: 1.0, is_open[run]: -1.0}, high=0.0)
+            program.row({share[run]: 1.0, is_open[run]: -most}, high=0.0)
+        elif not runs.is_solid[run]:
+            program.upper[share[run]] = most
         if readers:
             wanted = _wanted(program, part, readers)
             program.row({part.received[run]: 1.0, wanted: -1.0, share[run]: 1.0}, low=0.0)
@@ -51,6 +54,17 @@ def add_part(program: Program, runs: Runs, limit: float) -> PartColumns:
             program.row({part.received[run]: 1.0, share[reader]: -1.0, share[run]: 1.0}, low=0.0)
     program.row(load_terms(runs, share, limit), high=1.0)
     return part
+
+
+def opens(runs: Runs) -> list[int]:
+    """Return the runs whose openness matters and is a whole number: those that read all of another, and solid ones."""
+    return sorted({*runs.readers.targets.tolist(), *np.flatnonzero(runs.is_solid).tolist()})
+
+
+def _most(runs: Runs, run: int, limit: float) -> float:
+    """Return the largest share of a run that one part can hold: what the solver cannot see in the row of loads."""
+    work = float(runs.sizes[run] * runs.work[run])
+    return min(1.0, limit / work) if work else 1.0
 
 
 def _wanted(program: Program, part: PartColumns, readers: frozenset[int]) -> int:

@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,22 +17,7 @@ from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
 from hyperplace.steps.profile.flops import count_flops
 
-FIGURE_3_5 = """\
-0 13 12 38 3
-1 0 1 2 3 4
-2 1 5 6 7
-2 2 5 6 7
-2 3 5 6 7
-2 4 5 6 7
-3 5 8 9
-3 6 8 9
-3 7 8 9
-4 8 10
-4 9 10
-5 10 11
-6 11 12
-1 2 2 2 2 3 3 3 4 4 5 6 7
-"""
+FIGURE_3_5 = (Path(__file__).parents[2] / "figure_3_5.patoh").read_text()
 
 
 def sample_network():

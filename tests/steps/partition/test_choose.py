@@ -13,7 +13,7 @@ from hyperplace.values.hypergraph import Hypergraph, Labels
 from hyperplace.values.partition import is_feasible, volume_bytes, work_per_part
 
 pytestmark = pytest.mark.timeout(60)
-GENERAL = ["kahypar", "mtkahypar"]
+GENERAL = ["kahypar", "mtkahypar", "vcycle"]
 
 
 @pytest.fixture
@@ -37,7 +37,11 @@ def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
         ((2, math.inf), {}, "imbalance inf is not"),
         ((2, 0.1), {"seed": -1}, "seed -1 is not"),
         ((2, 0.1), {"time_limit_s": 0}, "time limit 0 s is not"),
-        ((2, 0.1), {"partitioner": "metis"}, "unknown partitioner 'metis'; choose one of kahypar, mtkahypar, single"),
+        (
+            (2, 0.1),
+            {"partitioner": "metis"},
+            "unknown partitioner 'metis'; choose one of kahypar, mtkahypar, vcycle, single",
+        ),
         ((0, -1), {"seed": -5}, "k=0 .*; imbalance -1 .*; seed -5"),
     ],
 )

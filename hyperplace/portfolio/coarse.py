@@ -1,0 +1,158 @@
+"""The searches of one coarse placement, and which of them run on which core."""
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hyperplace.portfolio.board import Board, OnProgress, credited
+from hyperplace.portfolio.candidate import Candidate, judged
+from hyperplace.portfolio.lanes import Stop, Task, run_lanes
+from hyperplace.portfolio.limits import nothing_found, refuse_the_impossible
+from hyperplace.portfolio.names import BASELINES
+from hyperplace.portfolio.problem import Problem
+from hyperplace.values.partition import Partition
+from hyperplace.values.runs import Shares
+
+if TYPE_CHECKING:
+    from hyperplace.steps.share.exact import ExactSearch
+
+FEW_PARTS = 4  # up to here the exact program usually ends
+MOST_EXACT_COLUMNS = 3000  # beyond this many (run, part) pairs HiGHS does not get anywhere in the time there is
+SAFE = 1 - 1e-6  # of the limit, for shares of work that becomes rounded weights
+
+
+def coarse(problem: Problem, time_limit_s: float, on_progress: OnProgress) -> Candidate:
+    """Search until all have ended, one has proven its result, or the user interrupts; return the best."""
+    refuse_the_impossible(problem)
+    if problem.settings.k == 1:
+        return _everything_on_one_part(problem)
+    board, stop = Board(problem, on_progress), Stop(time_limit_s)
+    searches = _Searches(problem, board, stop)
+    interrupted: KeyboardInterrupt | None = None
+    try:
+        run_lanes(searches.lanes(), stop)
+    except KeyboardInterrupt as fault:
+        interrupted = fault
+    finally:
+        searches.cancel()
+    best = board.result(is_cut_short=stop.is_cut_short)
+    if best is None:
+        raise interrupted or nothing_found(problem)
+    return best
+
+
+def _everything_on_one_part(problem: Problem) -> Candidate:
+    hypergraph = problem.hypergraph()
+    alone = Partition(np.zeros(hypergraph.num_vertices, np.int64), 1, "single", bound_bytes=0)
+    return judged(hypergraph, alone, problem.settings.imbalance)
+
+
+class _Searches:
+    """Every search as a task without arguments that enters on the board what it finds."""
+
+    def __init__(self, problem: Problem, board: Board, stop: Stop) -> None:
+        self._problem, self._board, self._stop = problem, board, stop
+        self._has_kahypar = threading.Event()
+        self._exact_search: "ExactSearch | None" = None  # noqa: UP037 - loaded where used
+
+    def lanes(self) -> Sequence[Sequence[Task]]:
+        """Return what to do on each core; for few parts the exact program usually needs no help."""
+        if self._problem.settings.partitioner == "local":
+            return [[self._local]]
+        if self._problem.settings.partitioner == "exact":
+            return [[self._baselines, self._kahypar, self._exact]]
+        if self._problem.settings.k <= FEW_PARTS:
+            return [
+                [self._baselines, self._kahypar, self._exact],
+                [self._mtkahypar, self._vcycle, self._pause, self._local, self._price],
+            ]
+        return [
+            [self._local, self._exact],
+            [self._baselines, self._kahypar, self._vcycle, self._mtkahypar, self._price],
+        ]
+
+    def cancel(self) -> None:
+        """End the exact program, if it still runs."""
+        if self._exact_search:
+            self._exact_search.cancel()
+
+    def _baselines(self) -> None:
+        for name in BASELINES:
+            self._try(name)
+
+    def _kahypar(self) -> None:
+        try:
+            self._try("kahypar")
+        finally:
+            self._has_kahypar.set()
+
+    def _mtkahypar(self) -> None:
+        self._try("mtkahypar")
+
+    def _vcycle(self) -> None:
+        self._try("vcycle")
+
+    def _try(self, name: str) -> None:
+        hypergraph = self._problem.hypergraph()
+        if self._problem.settings.k <= hypergraph.num_vertices:
+            found = self._problem.partition(hypergraph, name)
+            self._board.offer(judged(hypergraph, found, self._problem.settings.imbalance))
+
+    def _pause(self) -> None:
+        """Leave the exact program the time it mostly needs before the local search is compiled and started."""
+        self._stop.wait(2.0)
+
+    def _local(self) -> None:
+        from hyperplace.steps.share.local import search
+
+        settings = self._problem.settings
+        # With few parts it only helps the exact program, in the time that has; with many it is the search.
+        helps = settings.k <= FEW_PARTS and settings.partitioner == "auto"
+        stop = self._stop.is_over if helps else self._stop.is_told
+        found = search(self._problem.runs, settings.k, self._problem.limit * SAFE, seed=settings.seed, stop=stop)
+        if found is not None:
+            self._board.offer_shares(found)
+
+    def _exact(self) -> None:
+        from hyperplace.steps.share.exact import ExactSearch
+
+        runs, settings = self._problem.runs, self._problem.settings
+        if settings.k * len(runs.layers) > MOST_EXACT_COLUMNS or self._stop.is_over() or self._board.is_proven():
+            return
+        start = self._start()
+        self._exact_search = ExactSearch(runs, settings.k, self._problem.limit, seed=settings.seed)
+        found = self._exact_search.run(start=start, time_limit_s=self._stop.seconds_left())
+        self._exact_search = None
+        self._board.raise_bound(found.bound_bytes)
+        if found.shares is not None:
+            self._board.offer_shares(credited(runs, found.shares, start))
+        if found.is_complete:
+            self._stop.tell(cut_short=False)
+        else:
+            self._stop.is_cut_short = True
+
+    def _start(self) -> Shares | None:
+        """Return the best of those that have always ended by now, so that it does not matter who was faster."""
+        while not (self._has_kahypar.wait(0.05) or self._stop.is_told()):
+            pass
+        is_search = self._problem.settings.k > FEW_PARTS  # else the local search runs beside the exact program
+        return self._board.best_known((*BASELINES, "kahypar", "local") if is_search else (*BASELINES, "kahypar"))
+
+    def _price(self) -> None:
+        from hyperplace.steps.share.bound import pricing_bound
+
+        if known := self._board.known():
+            pricing_bound(
+                self._problem.runs,
+                self._problem.settings.k,
+                self._problem.limit,
+                known,
+                stop=lambda: self._board.is_proven() or self._stop.is_over(),
+                seconds_left=self._stop.seconds_left,
+                on_bound=self._board.raise_bound,
+            )
+        # With many parts the local search goes on, so that the result does not depend on who is faster.
+        if self._board.is_proven() and self._problem.settings.k <= FEW_PARTS:
+            self._stop.tell(cut_short=False)

@@ -1,0 +1,49 @@
+"""What all searches of one placement are given: the graph, its costs, the settings, and the runs made of them."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from hyperplace.steps.build import build, build_runs
+from hyperplace.steps.partition import partition
+from hyperplace.values.graph import Graph
+from hyperplace.values.hypergraph import Hypergraph
+from hyperplace.values.partition import Partition
+from hyperplace.values.plan import Settings
+from hyperplace.values.profile import Profile
+from hyperplace.values.runs import Runs
+
+Cuts = dict[str, set[int]]  # layer -> filters at which a block must begin
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One placement to be found."""
+
+    graph: Graph
+    profile: Profile
+    settings: Settings
+
+    @cached_property
+    def runs(self) -> Runs:
+        return build_runs(self.graph, self.profile, fc=self.settings.fc)
+
+    @property
+    def limit(self) -> float:
+        """The most work a part may have, in the unit of the runs."""
+        return (1 + self.settings.imbalance) * self.runs.total_work / self.settings.k
+
+    def hypergraph(self, cuts: Cuts | None = None) -> Hypergraph:
+        """Return the hypergraph of blocks, cut also where asked."""
+        words = self.settings
+        return build(self.graph, self.profile, grain=words.grain, blocks=words.blocks, fc=words.fc, cuts=cuts)
+
+    def partition(self, hypergraph: Hypergraph, name: str) -> Partition:
+        """Return the partition that one of the partitioners that see only the hypergraph finds."""
+        words = self.settings
+        return partition(hypergraph, words.k, words.imbalance, partitioner=name, seed=words.seed)
+
+    def with_grain(self, grain: str) -> "Problem":
+        return replace(self, settings=replace(self.settings, grain=grain))
+
+    def with_blocks(self, blocks: int | None) -> "Problem":
+        return replace(self, settings=replace(self.settings, blocks=blocks))
