@@ -24,6 +24,12 @@ class Part:
         self.training = True
         self.generator = torch.Generator(device=self.device)  # for dropout
 
+    def weights_of(self, segment: int) -> tuple[str, ...]:
+        """Return the weights a segment's method uses; those that no method names may be used by any."""
+        names = [set(getattr(type(self), one.name).__code__.co_names) for one in self.segments]
+        unnamed = set(self.weights) - set().union(*names)
+        return tuple(name for name in self.weights if name in names[segment] | unnamed)
+
     def see(self, tensors: dict[str, Tensor]) -> None:
         """Make the tensors attributes."""
         self.__dict__.update(tensors)

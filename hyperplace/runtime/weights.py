@@ -1,9 +1,9 @@
 """One part's parameters over time: versions for mini-batches in flight, gradients, updates.
 
-The optimizer always works on the same Parameters. A mini-batch sees them through aliases of their memory at the time of
-its first segment. With stashing, an update first moves the Parameters to new memory if another mini-batch in
-flight still sees the old; that one's backward pass then sees the weights its forward pass saw. Without stashing the
-memory changes under it, as in the thesis's threaded training.
+The optimizer always works on the same Parameters. A segment of a mini-batch sees those it uses through aliases of their
+memory at the time of its forward pass. With stashing, an update first moves to new memory what another mini-batch
+in flight still sees; that one's backward pass then sees the weights its forward pass saw. Without stashing the memory
+changes under it, as in the thesis's threaded training.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,12 +32,12 @@ class Training:
     stash: bool = True
 
 
-@dataclass
+@dataclass(eq=False)
 class Version:
-    """The weights as one mini-batch sees them."""
+    """The weights as one mini-batch sees them; `number` counts the updates before its first segment."""
 
-    number: int
-    leaves: dict[str, Tensor]
+    number: int = -1  # before it
+    leaves: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Weights:
         self.average = training.average(module) if training.average and values else None
         self.number = 0  # of updates so far
         self.staleness = Staleness()
-        self._in_use: list[Version] = []
+        self._seen_by: dict[str, set[Version]] = {name: set() for name in self.parameters}  # as they are now
         self._finished_buffers = self._copied_buffers()
         part.see(self.buffers)
 
@@ -88,20 +88,22 @@ class Weights:
                 self.buffers[name].copy_(piece.of(state[piece.name]))
         self._finished_buffers = self._copied_buffers()
 
-    def version(self, *, learns: bool = True) -> Version:
-        """Return the weights as they are now, for a new mini-batch."""
-        # .data and not detach(): an alias with a version counter of its own, which updates of the original leave alone.
-        leaves = {name: p.data.requires_grad_(learns) for name, p in self.parameters.items()}
-        version = Version(self.number, leaves)
-        if learns:
-            self._in_use.append(version)
-        return version
+    def show(self, version: Version, names: Iterable[str]) -> None:
+        """Let a mini-batch see some weights as they are now, unless it has seen them before."""
+        version.number = self.number if version.number < 0 else version.number
+        learns = torch.is_grad_enabled()
+        for name in names:
+            if name not in version.leaves:
+                # .data and not detach(): an alias with a version counter of its own, which updates leave alone.
+                version.leaves[name] = self.parameters[name].data.requires_grad_(learns)
+                if learns:
+                    self._seen_by[name].add(version)
 
     def accumulate(self, version: Version) -> None:
         """Add a finished mini-batch's gradients to those waiting for an update."""
-        self._in_use.remove(version)
         for name, leaf in version.leaves.items():
             parameter = self.parameters[name]
+            self._seen_by[name].discard(version)
             if leaf.grad is not None:
                 parameter.grad = leaf.grad if parameter.grad is None else parameter.grad.add_(leaf.grad)
 
@@ -109,9 +111,10 @@ class Weights:
         """Let the optimizer use the gradients; `version` is that of the mini-batch they are of, for the staleness."""
         if version is not None:
             self.staleness.add(self.number - version.number)
-        if self._training.stash and any(other.number == self.number for other in self._in_use):
-            for parameter in self.parameters.values():
-                parameter.data = parameter.data.clone()
+        if self._training.stash:
+            for name in (name for name, versions in self._seen_by.items() if versions):
+                self.parameters[name].data = self.parameters[name].data.clone()
+                self._seen_by[name].clear()
         if self.optimizer:
             if self._training.clip_norm is not None:
                 nn.utils.clip_grad_norm_(self.parameters.values(), self._training.clip_norm)
@@ -126,7 +129,8 @@ class Weights:
 
     def discard(self) -> None:
         """Forget mini-batches that will never finish, and what they did to the buffers."""
-        self._in_use.clear()
+        for versions in self._seen_by.values():
+            versions.clear()
         for name, tensor in self._finished_buffers.items():
             self.buffers[name].copy_(tensor)
         for parameter in self.parameters.values():

@@ -78,7 +78,7 @@ class Live:
     """A mini-batch on its way through a part."""
 
     batch: Batch
-    version: Version
+    version: Version  # of the weights
     values: dict[str, Tensor] = field(default_factory=dict)
     gradients: dict[str, Tensor] = field(default_factory=dict)
     runs: dict[int, tuple[list[Tensor], list[Tensor]]] = field(default_factory=dict)  # arguments and results
@@ -105,6 +105,7 @@ class Worker:
         self._actions, self._post, self._board, self._options = actions, post, board, options
         self._live: dict[int, Live] = {}
         self._first_use = _first_uses(part.segments)
+        self._used = [part.weights_of(index) for index in range(len(part.segments))]
         self._now: tuple[str, int, int] = ("", 0, 0)  # what is being run: kind, segment, mini-batch
 
     def run(self) -> None:
@@ -133,7 +134,7 @@ class Worker:
 
     def _tick(self, tick: Tick) -> None:
         if tick.batch is not None:
-            self._live[tick.number] = Live(tick.batch, self.weights.version())
+            self._live[tick.number] = Live(tick.batch, Version())
             if not self._actions:
                 self._finish(tick.number)
         for action in self._actions:
@@ -177,6 +178,7 @@ class Worker:
 
     def _call(self, live: Live, index: int, arguments: list[Tensor]) -> list[Tensor]:
         """Run a segment's method with the mini-batch's weights and its own random numbers."""
+        self.weights.show(live.version, self._used[index])
         self.part.see(live.version.leaves)
         self.part.generator.manual_seed(_seed(self._options.seed, live.batch.number, self.number, index))
         method = getattr(self.part, self.part.segments[index].name)
@@ -246,7 +248,7 @@ class Worker:
     def _predict(self, order: Predict) -> None:
         """Run all segments forward without gradients."""
         self.part.training = order.training
-        live = Live(order.batch, self.weights.version(learns=False))
+        live = Live(order.batch, Version())
         outputs: list[Tensor] = []
         try:
             with torch.no_grad():

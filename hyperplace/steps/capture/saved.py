@@ -1,7 +1,8 @@
 """What training keeps for the backward pass, seen by running the program once on tensors without memory.
 
-Autograd says which tensors it saves. One that is some call's result counts for that call, however many save it; one that
-is nobody's result (the indices of a pooling) counts for the call that saved it. Parameters and inputs are not counted.
+Autograd says which tensors it saves. One that is some call's result counts for that call, however many save it; one
+that is nobody's result (the indices of a pooling) counts for the call that saved it. Parameters and inputs are not
+counted.
 """
 
 from contextlib import suppress
