@@ -6,6 +6,7 @@ are k times the cheapest one (pricing.py); any prices give a bound, good ones a 
 need more parts than a fractional choice gives them get a price too (crowding.py).
 """
 
+import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -60,7 +61,7 @@ class _Search:
         self._pricing = Pricing(runs, limit, unit_bytes)
         self._prices = Prices(len(runs.layers), num_parts, UNITS)
         self._crowds: set[Crowd] = set()
-        self._has_new_part = True
+        self._is_changed = True  # since crowds were looked for
 
     @property
     def best(self) -> float:
@@ -88,14 +89,14 @@ class _Search:
             return False
         tried, promised = proposed
         gap = (promised - self.best) / max(promised, 1e-9)
-        if gap <= NEAR and self._has_new_part and self._add_crowds():
+        if gap <= NEAR and self._is_changed and self._add_crowds():
             return True
         if gap <= target_gap:
             return self._prices.widen(10.0)
         return self._try(tried, promised, seconds)
 
     def _add_crowds(self) -> bool:
-        self._has_new_part = False
+        self._is_changed = False
         found = crowded(self._runs, self._limit, self._prices.parts, self._prices.amounts)
         new = [crowd for crowd in found if crowd not in self._crowds][:NEW_CROWDS]
         self._crowds.update(new)
@@ -104,12 +105,18 @@ class _Search:
         return bool(new)
 
     def _try(self, prices: Floats, promised: float, seconds: float) -> bool:
-        """Price a part; say whether that taught anything."""
-        close_enough = max(1e-4 * UNITS, 0.1 * (promised - self.best)) / self._num_parts
-        part = self._pricing.cheapest(prices, close_enough=close_enough, time_limit_s=seconds)
-        if part is None:
-            return False
-        bound = float(self._prices.worth @ prices) + self._num_parts * part.least
-        is_higher = self._prices.judge(prices, bound, promised)
-        self._has_new_part = self._prices.add_part(part.share, self._pricing.cost_of(part.share))
-        return is_higher or self._has_new_part
+        """Price a part, roughly first and again if that taught nothing; say whether it taught anything."""
+        deadline = time.monotonic() + seconds
+        for share in (0.1, 1e-3):
+            close_enough = max(1e-6 * UNITS, share * (promised - self.best)) / self._num_parts
+            left = deadline - time.monotonic()
+            part = self._pricing.cheapest(prices, close_enough=close_enough, time_limit_s=max(left, 0.0))
+            if part is None:
+                return False
+            bound = float(self._prices.worth @ prices) + self._num_parts * part.least
+            is_higher = self._prices.judge(prices, bound, promised)
+            is_new = self._prices.add_part(part.share, self._pricing.cost_of(part.share))
+            if is_higher or is_new:
+                self._is_changed = True
+                return True
+        return False

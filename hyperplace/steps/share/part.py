@@ -42,7 +42,7 @@ def add_part(program: Program, runs: Runs, limit: float) -> PartColumns:
     ]
     part = PartColumns(share, is_open, [program.column(float(cost)) for cost in whole_bytes], {})
     for run, readers in enumerate(reader_sets):
-        most = _most(runs, run, limit)
+        most = largest_share(runs, run, limit)
         if is_open[run] != share[run]:
             program.row({share[run]: 1.0, is_open[run]: -most}, high=0.0)
         elif not runs.is_solid[run]:
@@ -61,10 +61,15 @@ def opens(runs: Runs) -> list[int]:
     return sorted({*runs.readers.targets.tolist(), *np.flatnonzero(runs.is_solid).tolist()})
 
 
-def _most(runs: Runs, run: int, limit: float) -> float:
-    """Return the largest share of a run that one part can hold: what the solver cannot see in the row of loads."""
-    work = float(runs.sizes[run] * runs.work[run])
-    return min(1.0, limit / work) if work else 1.0
+def largest_share(runs: Runs, run: int, limit: float) -> float:
+    """Return the largest share of a run that one part can hold, in whole filters.
+
+    The solver does not see that in the row of loads, where filters are divisible.
+    """
+    if not runs.work[run]:
+        return 1.0
+    filters = np.floor(limit / runs.work[run] * (1 + 1e-9))
+    return float(min(1.0, filters / runs.sizes[run]))
 
 
 def _wanted(program: Program, part: PartColumns, readers: frozenset[int]) -> int:

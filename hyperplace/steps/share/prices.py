@@ -54,10 +54,16 @@ class Prices:
 
     def propose(self) -> tuple[Floats, float] | None:
         """Return the next prices to try and the bound they promise; None where the solver fails."""
-        program, pull = Program(), 1.0 / self._reach
+        return self._solved(is_boxed=False) or self._solved(is_boxed=True)
+
+    def _solved(self, *, is_boxed: bool) -> tuple[Floats, float] | None:
+        """Return the best prices near the center: pulled to it, or, as the quadratic solver may fail, in a box."""
+        program, pull = Program(), 0.0 if is_boxed else 1.0 / self._reach
+        reach = self._reach if is_boxed else np.inf
         for number, (worth, center) in enumerate(zip(self.worth.tolist(), self.center.tolist(), strict=True)):
             lower = -np.inf if number < self._num_runs else 0.0  # a crowd may be on more parts than it needs
-            program.column(-worth - pull * center, np.inf, lower=lower, curvature=pull)
+            low, high = max(lower, center - reach), center + reach
+            program.column(-worth - pull * center, high, lower=low, curvature=pull)
         least = program.column(-float(self._num_parts), 0.0, lower=-np.inf)
         for share, cost in zip(self._parts, self._costs, strict=True):
             earned = np.append(share, [crowd.is_on(share) for crowd in self._crowds])
