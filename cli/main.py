@@ -10,6 +10,7 @@ from hyperplace.errors import HyperplaceError, UsageError
 
 from .compare import compare
 from .export import export
+from .generate import generate
 from .models import models
 from .partition import partition
 from .profile import profile
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.command("partition")(partition)
 app.command("profile")(profile)
+app.command("generate")(generate)
 app.command("export")(export)
 app.command("compare")(compare)
 app.command("models")(models)

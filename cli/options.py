@@ -10,6 +10,9 @@ from hyperplace.errors import UsageError
 Model = Annotated[
     str, typer.Argument(help="A zoo model, package.module:factory, or path/to/file.py:factory.", show_default=False)
 ]
+PlannedModel = Annotated[
+    str | None, typer.Option("--model", help="The model of the plan, where it is not one of the zoo.")
+]
 Input = Annotated[
     list[str] | None,
     typer.Option("--input", help="Shape of an input without the batch, such as 3x224x224; once per input."),

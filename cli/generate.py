@@ -1,0 +1,30 @@
+"""`hyperplace generate`: from a plan to the Python program that runs it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import options
+from .planned import load_planned
+from .terminal import say
+
+
+def generate(
+    plan: Annotated[Path, typer.Argument(help="A plan.json that hyperplace partition wrote.", show_default=False)],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="The file to write; MODEL_kK.py beside the plan by default."),
+    ] = None,
+    model: options.PlannedModel = None,
+    input: options.Input = None,
+) -> None:
+    """Write the plan as a readable program: a class per part, and a table of what it sends and receives."""
+    from hyperplace import api
+    from hyperplace.files.write import write_text
+
+    planned = load_planned(plan, model, input)
+    text = api.generate(planned.loaded.module, planned.plan)
+    path = output or plan.with_name(f"{planned.loaded.name}_k{planned.plan.settings.k}.py")
+    write_text(path, text)
+    say(f"{path}: {planned.plan.settings.k} parts, {len(text.splitlines()):,} lines; python {path} --help runs it")
