@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from . import options
-from .planned import load_planned
+from .planned import find_planned
 from .terminal import say
 
 
@@ -23,8 +23,10 @@ def generate(
     from hyperplace import api
     from hyperplace.files.write import write_text
 
-    planned = load_planned(plan, model, input)
-    text = api.generate(planned.loaded.module, planned.plan)
-    path = output or plan.with_name(f"{planned.loaded.name}_k{planned.plan.settings.k}.py")
+    subject = find_planned(plan, model, input)
+    assert subject.plan is not None
+    loaded, num_parts = subject.load(), subject.plan.settings.k
+    text = api.generate(loaded.module, subject.plan)
+    path = output or plan.with_name(f"{loaded.name}_k{num_parts}.py")
     write_text(path, text)
-    say(f"{path}: {planned.plan.settings.k} parts, {len(text.splitlines()):,} lines; python {path} --help runs it")
+    say(f"{path}: {num_parts} parts, {len(text.splitlines()):,} lines; python {path} --help runs it")

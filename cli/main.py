@@ -14,6 +14,7 @@ from .generate import generate
 from .models import models
 from .partition import partition
 from .profile import profile
+from .train import train
 
 app = typer.Typer(
     name="hyperplace",
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.command("partition")(partition)
 app.command("profile")(profile)
 app.command("generate")(generate)
+app.command("train")(train)
 app.command("export")(export)
 app.command("compare")(compare)
 app.command("models")(models)

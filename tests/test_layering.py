@@ -17,6 +17,14 @@ MAY_IMPORT = {
         for step in STEPS
     },
     "hyperplace/runtime": ("hyperplace.errors", "hyperplace.files", "hyperplace.values", "hyperplace.runtime"),
+    "hyperplace/training": (
+        "hyperplace.api",
+        "hyperplace.data",
+        "hyperplace.errors",
+        "hyperplace.runtime",
+        "hyperplace.training",
+        "hyperplace.values",
+    ),
     "models": ("hyperplace.errors", "hyperplace.models"),
     "cli": (
         "hyperplace.api",
@@ -24,6 +32,7 @@ MAY_IMPORT = {
         "hyperplace.files",
         "hyperplace.models",
         "hyperplace.report",
+        "hyperplace.training",
         "hyperplace.values",
     ),
 }
