@@ -137,7 +137,7 @@ class Trainer:
             self._enter(Batch(first + number, pieces, piece, pieces[0].shape[0] / rows, loss.add))
         self.num_batches += 1
         self.flush()
-        self._order(Update(-1))
+        self._order(Update(-1, first + len(targets) - 1))
         self._board.wait_for(-1)
         self._board.forget(-1)
         return loss
