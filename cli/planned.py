@@ -9,8 +9,6 @@ from hyperplace.errors import UsageError
 from .terminal import progress
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from hyperplace.values.plan import Plan, Settings
 
 
@@ -28,13 +26,12 @@ class Subject:
 
         return load_model(self.spec, self.shapes, device=device)
 
-    def weighted(self, seed: int) -> "nn.Module":
+    def weighted(self, seed: int) -> Any:
         """Make the model with the weights of a seed."""
         import torch
 
         torch.manual_seed(seed)
-        module: nn.Module = self.load("cpu").module
-        return module
+        return self.load("cpu")
 
 
 @dataclass(frozen=True)
@@ -83,12 +80,13 @@ def find_planned(path: Path, spec: str | None, shapes: list[str] | None) -> Subj
 
 
 def _check_shapes(path: Path, plan: "Plan", shapes: list[str] | None) -> None:
-    if shapes and _parsed(shapes) != plan.inputs:
+    if shapes and parsed_shapes(shapes) != plan.inputs:
         planned = " ".join(f"--input {'x'.join(map(str, shape))}" for shape in plan.inputs)
         raise UsageError(f"{path} was made for {planned}; leave --input out, or make another plan")
 
 
-def _parsed(shapes: list[str] | None) -> tuple[tuple[int, ...], ...] | None:
+def parsed_shapes(shapes: list[str] | None) -> tuple[tuple[int, ...], ...] | None:
+    """Return the shapes of --input."""
     from hyperplace.models import parse_shape
 
     return tuple(parse_shape(text) for text in shapes) if shapes else None
@@ -99,7 +97,7 @@ def find_subject(name: str, wish: PlanWish, *, spec: str | None, shapes: list[st
     if not name.endswith(".json"):
         if spec:
             raise UsageError(f"--model {spec} is for a plan file, but {name} is a model already; leave it out")
-        return Subject(name, _parsed(shapes))
+        return Subject(name, parsed_shapes(shapes))
     subject = find_planned(Path(name), spec, shapes)
     assert subject.plan is not None
     wish.check(Path(name), subject.plan)

@@ -69,7 +69,7 @@ class TrainingRun:
 
         try:
             outcome = train(
-                self.subject.weighted(self.settings.seed),
+                self.subject.weighted(self.settings.seed).module,
                 self.plan,
                 self.settings,
                 self.sets,
@@ -92,7 +92,7 @@ class TrainingRun:
 
         try:
             rows = train_beside_plain(
-                self.subject.weighted,
+                lambda seed: self.subject.weighted(seed).module,
                 self.plan,
                 self.settings,
                 self.sets,
