@@ -19,8 +19,6 @@ from hyperplace.training.settings import TrainSettings
 from hyperplace.training.snapshot import Snapshot
 from hyperplace.values.history import HistoryRow
 
-TEST_BATCH = 256
-
 OnSnapshot = Callable[[Snapshot], None]
 
 
@@ -135,7 +133,7 @@ class Epoch:
     def _test(self) -> float | None:
         """Return the share of test images that are recognised, or None if stopped before the last."""
         right = 0
-        for x, y in batches(self.sets.test, TEST_BATCH, seed=0, epoch=0, shape=self.sets.shape):
+        for x, y in batches(self.sets.test, self.settings.batch, seed=0, epoch=0, shape=self.sets.shape):
             if self.is_stopped():
                 return None
             outputs = self.learner.predict(x)

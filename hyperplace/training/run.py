@@ -123,6 +123,8 @@ def _resume(trainer: "Trainer", path: Path, settings: TrainSettings, progress: P
         progress.take(extra["progress"])
     except (KeyError, TypeError):
         raise FileError(f"{path} was not made by hyperplace train; use load_checkpoint from Python") from None
+    if progress.epoch >= settings.epochs:
+        raise UsageError(f"{path} has {progress.epoch} epochs already; give --epochs {progress.epoch + 1} to go on")
 
 
 def _check_kept(path: Path, known: dict[str, Any], settings: TrainSettings) -> None:

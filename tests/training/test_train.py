@@ -107,3 +107,9 @@ def test_a_loss_that_is_not_finite_is_said_and_the_checkpoint_kept(run, tmp_path
     assert (tmp_path / "checkpoint.pt").read_bytes() == before
     with pytest.raises(TrainingError, match=r"part \d failed in the"):
         run(replace(SETTINGS, lr=1e30, momentum=0.0), flow=replace(FLOW, check_nan=True))
+
+
+def test_nothing_left_to_train_is_said(run) -> None:
+    run()
+    with pytest.raises(UsageError, match="has 2 epochs already; give --epochs 3"):
+        run(resume=True)
