@@ -1,6 +1,5 @@
 """Ctrl-C as a wish: whoever trains ends in good order, or is ended where that takes too long."""
 
-import _thread
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -38,6 +37,8 @@ class Interrupt:
         if self.is_wanted:
             raise KeyboardInterrupt
         self.is_wanted = True
-        self._timer = threading.Timer(self._grace_s, _thread.interrupt_main)
+        # A real signal: _thread.interrupt_main would wait for the end of whatever the main thread is blocked in.
+        again = (threading.main_thread().ident, signal.SIGINT)
+        self._timer = threading.Timer(self._grace_s, signal.pthread_kill, again)
         self._timer.daemon = True
         self._timer.start()

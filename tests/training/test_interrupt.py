@@ -25,10 +25,13 @@ def test_the_first_is_a_wish_and_the_second_an_order() -> None:
 
 
 def test_a_wish_becomes_an_order_when_the_grace_is_over() -> None:
+    """Also while the main thread is blocked: a simulated signal came only when it woke by itself."""
+    begin = time.monotonic()
     with Interrupt(grace_s=0.1):
         press()
         with pytest.raises(KeyboardInterrupt):
             time.sleep(20)
+    assert time.monotonic() - begin < 5
 
 
 def test_nothing_is_raised_later_once_calm() -> None:
