@@ -8,11 +8,14 @@ import typer
 
 from hyperplace.errors import HyperplaceError, UsageError
 
+from .bench import bench
 from .compare import compare
 from .export import export
+from .generate import generate
 from .models import models
 from .partition import partition
 from .profile import profile
+from .train import train
 
 app = typer.Typer(
     name="hyperplace",
@@ -23,6 +26,9 @@ app = typer.Typer(
 )
 app.command("partition")(partition)
 app.command("profile")(profile)
+app.command("generate")(generate)
+app.command("train")(train)
+app.command("bench")(bench)
 app.command("export")(export)
 app.command("compare")(compare)
 app.command("models")(models)

@@ -10,6 +10,9 @@ from hyperplace.errors import UsageError
 Model = Annotated[
     str, typer.Argument(help="A zoo model, package.module:factory, or path/to/file.py:factory.", show_default=False)
 ]
+PlannedModel = Annotated[
+    str | None, typer.Option("--model", help="The model of the plan, where it is not one of the zoo.")
+]
 Input = Annotated[
     list[str] | None,
     typer.Option("--input", help="Shape of an input without the batch, such as 3x224x224; once per input."),
@@ -26,6 +29,10 @@ Partitioner = Annotated[
         "or a baseline: single, layerwise, horizontal, incremental, random."
     ),
 ]
+PlanImbalance = Annotated[float | None, typer.Option("--imbalance", help="As for partition.", show_default="0.1")]
+PlanGrain = Annotated[str | None, typer.Option("--grain", help="As for partition.", show_default="coarse")]
+PlanPartitioner = Annotated[str | None, typer.Option("--partitioner", help="As for partition.", show_default="auto")]
+PlanCosts = Annotated[str | None, typer.Option("--costs", help="As for partition.", show_default="flops")]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
 TimeLimit = Annotated[float, typer.Option(help="Seconds for the exact search and its bound; 0: to the end.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from hyperplace.training import Snapshot
+
 
 def say(text: str) -> None:
     """Print a line on stderr."""
@@ -37,3 +39,38 @@ def progress(title: str) -> Iterator[Shown]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[words]}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         yield Shown(bars, bars.add_task(title, total=None, words="", visible=False))
+
+
+class EpochBar:
+    """A bar on stderr for the epoch under way; gone between epochs, so that lines on stdout stay whole."""
+
+    def __init__(self) -> None:
+        self._bars: Progress | None = None
+        self._task: TaskID | None = None
+
+    def on_step(self, shown: "Snapshot") -> None:
+        if self._bars is None or self._task is None:
+            self._bars = _epoch_bars()
+            self._task = self._bars.add_task("", words="")
+            self._bars.start()
+        title = f"{shown.method}, epoch {shown.epoch}/{shown.num_epochs}"
+        self._bars.update(self._task, description=title, completed=shown.step, total=shown.num_steps, words=str(shown))
+
+    def end(self) -> None:
+        if self._bars:
+            self._bars.stop()
+        self._bars = None
+
+
+def _epoch_bars() -> "Progress":
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[words]}", markup=False),
+    )
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

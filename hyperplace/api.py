@@ -28,7 +28,7 @@ from hyperplace.values.profile import Profile
 if TYPE_CHECKING:
     from torch import nn
 
-    from hyperplace.runtime import Trainer
+    from hyperplace.runtime import Program, Trainer
     from hyperplace.runtime.weights import AverageFactory, OptimizerFactory, SchedulerFactory
 
 __all__ = [
@@ -262,6 +262,14 @@ def compare_row(
     return ComparisonRow.of(method.name, plan, limit, clock.seconds["partition"])
 
 
+def place_graph(graph: Graph, costs: Profile, settings: Settings, *, time_limit_s: float = 20.0) -> Plan:
+    """Return the plan of a model that is captured and profiled already."""
+    from hyperplace.steps.place import place as place_step
+
+    hypergraph, found = search(graph, costs, settings, time_limit_s=time_limit_s)
+    return place_step(graph, hypergraph, found, settings)
+
+
 def baselines(placement: Placement) -> list[ComparisonRow]:
     """Return what the simple methods would need in the plan's place."""
     settings, grain = placement.plan.settings, placement.plan.settings.grain
@@ -279,6 +287,14 @@ def generate(model: "nn.Module", plan: Plan, *, sample: Any = None) -> str:
     from hyperplace.steps.generate import generate as step
 
     return step(capture(model, _sample(model, plan, sample)), plan)
+
+
+def program(graph: Graph, plan: Plan) -> "Program":
+    """Return the plan of a captured model as a program that a Trainer runs."""
+    from hyperplace.runtime import load_program
+    from hyperplace.steps.generate import generate as step
+
+    return load_program(step(graph, plan))
 
 
 def compile(
@@ -311,13 +327,13 @@ def compile(
     ...         trainer.step(x, y)
     ...     model.load_state_dict(trainer.state_dict())
     """
-    from hyperplace.runtime import RunSettings, Trainer, Training, load_program
+    from hyperplace.runtime import RunSettings, Trainer, Training
 
-    program = load_program(generate(model, plan, sample=sample))
-    pieces = micro_batches or (_micro_batches(model, plan) if schedule == "sync" else 1)
+    runnable = program(capture(model, _sample(model, plan, sample)), plan)
+    pieces = micro_batches or (micro_batches_for(model, plan) if schedule == "sync" else 1)
     settings = RunSettings(schedule, in_flight, pieces, seed, tuple(devices), threads, check_nan, record)
     training = Training(optimizer, scheduler, average, clip_norm, stash)
-    return Trainer(program, model.state_dict(), training=training, loss=loss, settings=settings)
+    return Trainer(runnable, model.state_dict(), training=training, loss=loss, settings=settings)
 
 
 def _sample(model: "nn.Module", plan: Plan, sample: Any) -> Any:
@@ -331,7 +347,7 @@ def _sample(model: "nn.Module", plan: Plan, sample: Any) -> Any:
     return tuple(torch.empty(plan.settings.batch, *shape, dtype=dtype, device=device) for shape in plan.inputs)
 
 
-def _micro_batches(model: "nn.Module", plan: Plan) -> int:
+def micro_batches_for(model: "nn.Module", plan: Plan) -> int:
     """Return as many micro-batches as parts, or one where a batch norm's statistics would differ."""
     from torch.nn.modules.batchnorm import _BatchNorm
 

@@ -50,6 +50,14 @@ _ENTRIES = (
         min_side=32,
     ),
     _entry(
+        "smallcnn",
+        "smallcnn",
+        "two convolutions, two linears for Fashion-MNIST",
+        shape=(1, 28, 28),
+        sides="fixed",
+        min_side=28,
+    ),
+    _entry(
         "alexnet",
         "alexnet",
         "AlexNet in one column: 5 convolutions, 3 big linears",

@@ -1,5 +1,6 @@
 """Report: finished values -> tables, the layer map and figures. It draws what others found and decides nothing."""
 
+from hyperplace.report.bench import bench_csv, bench_markdown, bench_table, bench_text, render_bench
 from hyperplace.report.comparison import (
     comparison_csv,
     comparison_figure,
@@ -19,6 +20,10 @@ from hyperplace.report.timeline import render_timeline, timeline_table
 from hyperplace.report.versus import render_versus, versus_table
 
 __all__ = [
+    "bench_csv",
+    "bench_markdown",
+    "bench_table",
+    "bench_text",
     "comparison_csv",
     "comparison_figure",
     "comparison_markdown",
@@ -32,6 +37,7 @@ __all__ = [
     "layer_map",
     "parts_table",
     "plan_figure",
+    "render_bench",
     "render_comparison",
     "render_parts",
     "render_timeline",

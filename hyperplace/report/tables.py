@@ -18,6 +18,8 @@ DECIMALS = {
     "highest %": 2,
     "points more": 2,
     "x as fast": 2,
+    "x 1 thread": 2,
+    "x k threads": 2,
 }
 NOTHING = float("nan")  # an empty cell, in a column of numbers
 

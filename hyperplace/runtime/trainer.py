@@ -137,7 +137,7 @@ class Trainer:
             self._enter(Batch(first + number, pieces, piece, pieces[0].shape[0] / rows, loss.add))
         self.num_batches += 1
         self.flush()
-        self._order(Update(-1))
+        self._order(Update(-1, first + len(targets) - 1))
         self._board.wait_for(-1)
         self._board.forget(-1)
         return loss
@@ -219,6 +219,10 @@ class Trainer:
         missing = sorted(set(self._base) - set(state))
         if missing:
             raise UsageError(f"the state dict has no {missing[0]!r}; it belongs to another model")
+        for name, tensor in self._base.items():
+            if state[name].shape != tensor.shape:
+                shapes = f"{tuple(state[name].shape)}, not {tuple(tensor.shape)}"
+                raise UsageError(f"the state dict's {name!r} is {shapes}; it belongs to another model")
         self._base = {name: state[name].detach().cpu().clone() for name in self._base}
         for worker in self.workers:
             worker.weights.load(self._base)

@@ -51,8 +51,9 @@ class Staleness:
 
     @property
     def mean(self) -> float:
-        total = sum(self.counts.values())
-        return sum(number * count for number, count in self.counts.items()) / total if total else 0.0
+        counts = self.counts.copy()  # the worker goes on counting while somebody reads
+        total = sum(counts.values())
+        return sum(number * count for number, count in counts.items()) / total if total else 0.0
 
     @property
     def most(self) -> int:

@@ -45,9 +45,10 @@ class Tick:
 
 @dataclass(frozen=True)
 class Update:
-    """Use the gradients of all micro-batches since the last update."""
+    """Use the gradients of all micro-batches since the last update; `batch` is the last of them."""
 
     number: int
+    batch: int
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,8 @@ class Worker:
             case Tick():
                 self._tick(order)
             case Update():
-                self._now = ("update", 0, order.number)
-                self._timed("update", 0, order.number, self.weights.update)
+                self._now = ("update", 0, order.batch)
+                self._timed("update", 0, order.batch, self.weights.update)
                 self._board.finish(self.number, order.number)
             case Predict():
                 self._predict(order)

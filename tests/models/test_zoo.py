@@ -11,6 +11,7 @@ from hyperplace.models import ZOO, ModelEntry, load_model
 
 PARAMETERS = {
     "lenet5": 61_706,
+    "smallcnn": 421_642,
     "alexnet": 62_378_344,
     "vgg11": 132_863_336,
     "vgg13": 133_047_848,
@@ -27,7 +28,7 @@ PARAMETERS = {
     "googlenet": 6_624_904,
     "mobilenet_v2": 3_504_872,
 }
-SMALL = {"alexnet": (3, 67, 67), "lenet5": (1, 32, 32)}
+SMALL = {"alexnet": (3, 67, 67), "lenet5": (1, 32, 32), "smallcnn": (1, 28, 28)}
 
 every_model = pytest.mark.parametrize("entry", ZOO.values(), ids=ZOO)
 
@@ -42,7 +43,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def num_classes(entry: ModelEntry) -> int:
-    return 10 if entry.name in ("lenet5", "blocksnet") else 1000
+    return 10 if entry.name in ("lenet5", "smallcnn", "blocksnet") else 1000
 
 
 @pytest.mark.parametrize(("name", "count"), PARAMETERS.items())

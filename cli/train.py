@@ -1,0 +1,75 @@
+"""`hyperplace train`: a model or a plan, trained with a thread per part."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hyperplace.errors import UsageError
+
+from . import options
+from .planned import PlanWish, find_subject
+from .training import TrainingRun
+
+
+def train(
+    model: Annotated[str, typer.Argument(help="A model, as for partition, or a plan.json.", show_default=False)],
+    k: Annotated[int | None, typer.Option(help="Number of parts.", show_default="2, or the plan's")] = None,
+    schedule: Annotated[
+        str, typer.Option(help="async: parts update on their own; sync: micro-batches, then one update.")
+    ] = "async",
+    in_flight: Annotated[int, typer.Option(help="Mini-batches (sync: micro-batches) under way at once.")] = 4,
+    micro_batches: Annotated[
+        int | None, typer.Option(help="Pieces of a mini-batch, for sync.", show_default="k, or 1 with batch norm")
+    ] = None,
+    data: Annotated[str, typer.Option(help="fashion-mnist or synthetic.")] = "fashion-mnist",
+    data_folder: Annotated[Path | None, typer.Option(help="Folder of the IDX files.")] = None,
+    images: Annotated[int | None, typer.Option(help="Train on this many images only.", show_default="all")] = None,
+    epochs: Annotated[int, typer.Option(help="Passes over the data.")] = 5,
+    batch: Annotated[int | None, typer.Option(help="Rows of a mini-batch.", show_default="64, or the plan's")] = None,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.05,
+    momentum: Annotated[float, typer.Option(help="Momentum of SGD.")] = 0.9,
+    seed: options.Seed = 0,
+    no_stash: Annotated[bool, typer.Option("--no-stash", help="async without weight stashing.")] = False,
+    check_nan: Annotated[bool, typer.Option("--check-nan", help="Stop at the first layer that is not finite.")] = False,
+    threads: Annotated[
+        int | None, typer.Option(help="Intra-op threads of every part.", show_default="the cores shared out")
+    ] = None,
+    device: Annotated[str, typer.Option(help="One device, or one per part: cuda:0,cuda:1.")] = "cpu",
+    planned_model: options.PlannedModel = None,
+    input: options.Input = None,
+    imbalance: options.PlanImbalance = None,
+    grain: options.PlanGrain = None,
+    partitioner: options.PlanPartitioner = None,
+    costs: options.PlanCosts = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")] = False,
+    against_plain: Annotated[
+        bool, typer.Option("--against-plain", help="Train the unsplit model too, by turns, and compare.")
+    ] = False,
+    seeds: Annotated[str | None, typer.Option(help="Seeds for --against-plain, such as 0,1,2.")] = None,
+    out: options.Out = None,
+    json: options.Json = False,
+) -> None:
+    """Train a model split over k parts: progress, a checkpoint after every epoch, tables and a curve."""
+    from hyperplace.training import Flow, TrainSettings
+
+    if against_plain and resume:
+        raise UsageError("--against-plain keeps no checkpoint; leave --resume out")
+    if seeds and not against_plain:
+        raise UsageError("--seeds is for --against-plain; give one --seed")
+    wish = PlanWish(k, imbalance, grain, partitioner, costs, batch)
+    subject = find_subject(model, wish, spec=planned_model, shapes=input)
+    rows = batch or (subject.plan.settings.batch if subject.plan else 64)
+    run = TrainingRun.of(
+        subject,
+        wish,
+        TrainSettings(data, data_folder, images, epochs, rows, lr, momentum, seed),
+        Flow(schedule, in_flight, micro_batches, not no_stash, threads, tuple(device.split(",")), check_nan),
+        out=out,
+        resume=resume,
+        is_quiet=json,
+    )
+    if against_plain:
+        run.beside_plain(options.integers(seeds, "--seeds") if seeds else [seed])
+    else:
+        run.alone()

@@ -1,0 +1,181 @@
+"""What `hyperplace train` does once its options are read: plan, train, write, say."""
+
+import json as json_text
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hyperplace.errors import FileError, UsageError
+
+from .folder import check_folder
+from .history import FILES, HistoryFiles
+from .planned import PlanWish, Subject, make_plan
+from .terminal import EpochBar, say
+
+if TYPE_CHECKING:
+    from hyperplace.training import Flow, Outcome, Sets, Snapshot, TrainSettings
+    from hyperplace.values.history import HistoryRow
+    from hyperplace.values.plan import Plan
+
+CHECKPOINT, PLAN = "checkpoint.pt", "plan.json"
+INTERRUPTED = 130  # as a shell says it of Ctrl-C
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """All that a run needs, found and checked."""
+
+    subject: Subject
+    plan: "Plan"
+    settings: "TrainSettings"
+    flow: "Flow"
+    sets: "Sets"
+    folder: Path
+    resume: bool
+    is_quiet: bool
+    bar: EpochBar
+
+    @classmethod
+    def of(
+        cls,
+        subject: Subject,
+        wish: PlanWish,
+        settings: "TrainSettings",
+        flow: "Flow",
+        *,
+        out: Path | None,
+        resume: bool,
+        is_quiet: bool,
+    ) -> "TrainingRun":
+        """Check what can be checked before the search for a plan, then search."""
+        from hyperplace.training import load_sets
+
+        loaded = subject.load()
+        wanted = _plan_settings(loaded.name, wish, settings) if subject.plan is None else subject.plan.settings
+        folder = out or Path("results") / f"{loaded.name}-k{wanted.k}-train"
+        check_folder(folder)
+        flow.devices_for(wanted.k)
+        sets = load_sets(settings, [tuple(x.shape[1:]) for x in loaded.sample])
+        _check_checkpoint(folder / CHECKPOINT, resume=resume)
+        plan = subject.plan or (_saved_plan(folder, loaded, wish) if resume else None) or make_plan(loaded, wanted)
+        return cls(subject, plan, settings, flow, sets, folder, resume, is_quiet, EpochBar())
+
+    def alone(self) -> None:
+        """Train from one seed, with checkpoints."""
+        from hyperplace.training import train
+
+        try:
+            outcome = train(
+                self.subject.weighted(self.settings.seed).module,
+                self.plan,
+                self.settings,
+                self.sets,
+                flow=self.flow,
+                checkpoint=self.folder / CHECKPOINT,
+                resume=self.resume,
+                on_ready=self._write_plan,
+                on_step=self.bar.on_step,
+                on_epoch=self._on_epoch,
+            )
+        finally:
+            self.bar.end()
+        if outcome.rows:
+            self._files.write(outcome.rows, with_figure=True)
+        self._end(outcome)
+
+    def beside_plain(self, seeds: Sequence[int]) -> None:
+        """Train the split model and the plain loop by turns from several seeds."""
+        from hyperplace.training import train_beside_plain
+
+        try:
+            rows = train_beside_plain(
+                lambda seed: self.subject.weighted(seed).module,
+                self.plan,
+                self.settings,
+                self.sets,
+                flow=self.flow,
+                seeds=seeds,
+                on_step=self.bar.on_step,
+                on_epoch=self._on_epoch,
+            )
+        except KeyboardInterrupt:
+            say(f"interrupted; the epochs that were done, if any, are in {self.folder}/")
+            raise typer.Exit(INTERRUPTED) from None
+        finally:
+            self.bar.end()
+        self._write_plan()
+        self._files.write(rows, with_figure=True)
+        if self.is_quiet:
+            print(json_text.dumps(self._summary(rows)))
+        say(f"written to {self.folder}/: {', '.join((PLAN, *FILES))}")
+
+    @property
+    def _files(self) -> HistoryFiles:
+        name = f"{self.plan.settings.model} on {self.settings.data}, k={self.plan.settings.k}"
+        return HistoryFiles(self.folder, name)
+
+    def _write_plan(self) -> None:
+        from hyperplace.api import save_plan
+
+        save_plan(self.plan, self.folder / PLAN)
+
+    def _on_epoch(self, shown: "Snapshot", rows: "list[HistoryRow]") -> None:
+        self.bar.end()
+        if not self.is_quiet:
+            print(f"{shown.method}  seed {shown.seed}  epoch {shown.epoch}/{shown.num_epochs}  {shown}", flush=True)
+        self._files.write(rows)
+
+    def _end(self, outcome: "Outcome") -> None:
+        """Say what is where, and exit as a shell expects after Ctrl-C."""
+        if self.is_quiet:
+            print(json_text.dumps(self._summary(outcome.rows) | asdict(outcome)))
+        done, checkpoint = len(outcome.rows), self.folder / CHECKPOINT
+        if outcome.is_interrupted:
+            say(
+                f"interrupted after {done} epochs and {outcome.num_steps} mini-batches; saved in {checkpoint}: "
+                "the same command with --resume goes on"
+            )
+            raise typer.Exit(INTERRUPTED)
+        say(f"written to {self.folder}/: {', '.join((PLAN, CHECKPOINT, *FILES))}")
+
+    def _summary(self, rows: "Sequence[HistoryRow]") -> dict[str, Any]:
+        planned = self.plan.settings
+        settings = {name: value for name, value in self.settings.kept.items() if name != "seed"}
+        return {
+            "model": planned.model,
+            "k": planned.k,
+            "grain": planned.grain,
+            "partitioner": planned.partitioner,
+            **settings,
+            **asdict(self.flow),
+            "rows": [asdict(row) for row in rows],
+            "folder": str(self.folder),
+        }
+
+
+def _plan_settings(name: str, wish: PlanWish, settings: "TrainSettings") -> Any:
+    from hyperplace.values.plan import Settings
+
+    return wish.applied(Settings(name, 2, 0.1, "coarse", "auto", "flops", settings.batch, seed=settings.seed))
+
+
+def _check_checkpoint(path: Path, *, resume: bool) -> None:
+    if resume and not path.exists():
+        raise FileError(f"there is no {path} to go on from; leave --resume out, or give the --out it is in")
+    if path.exists() and not resume:
+        raise FileError(f"{path} is there already; go on from it with --resume, or choose another --out")
+
+
+def _saved_plan(folder: Path, loaded: Any, wish: PlanWish) -> "Plan | None":
+    """Return the plan the run was begun with, unless another one is asked for."""
+    from hyperplace.api import load_plan
+
+    if not (folder / PLAN).exists():
+        return None
+    plan = load_plan(folder / PLAN)
+    if plan.settings.model != loaded.name or plan.inputs != tuple(tuple(x.shape[1:]) for x in loaded.sample):
+        raise UsageError(f"{folder}/ holds a run of {plan.settings.model}, not of {loaded.name}; choose another --out")
+    return plan if wish.applied(plan.settings) == plan.settings else None

@@ -1,0 +1,122 @@
+"""Who takes part: the unsplit model on one thread and on k, compiled for one part, and every plan, sync and async."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from hyperplace import api
+from hyperplace.errors import BalanceError, PartitionerError, UsageError
+from hyperplace.runtime import RunSettings, Trainer, Training
+from hyperplace.runtime.table import Program
+from hyperplace.training.learner import Learner, PlainLearner, intra_op_threads
+from hyperplace.values.bench import ASYNC, PLAIN, SYNC, BenchRow
+from hyperplace.values.graph import Graph
+from hyperplace.values.plan import Plan, Settings
+from hyperplace.values.profile import Profile
+
+LR, MOMENTUM = 1e-3, 0.9
+COMPILED = ("compiled, k=1", "coarse", "single")  # name, grain, partitioner
+PLANS = (
+    ("layer-wise", "coarse", "layerwise"),
+    ("incremental", "coarse", "incremental"),
+    ("coarse auto", "coarse", "auto"),
+    ("fine auto", "fine", "auto"),
+)
+
+
+@dataclass(frozen=True)
+class BenchSettings:
+    """What to measure; a repeat trains on `steps` mini-batches once the pipe is full."""
+
+    model: str
+    k: int = 2
+    batch: int = 16
+    repeats: int = 5
+    steps: int = 8
+    imbalance: float = 0.02
+    costs: str = "measured"
+    in_flight: int = 4
+    seed: int = 0
+    time_limit_s: float = 20.0
+
+    def __post_init__(self) -> None:
+        for name in ("repeats", "steps", "in_flight"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"--{name.replace('_', '-')} {getattr(self, name)} is less than 1")
+        self.plan_settings("coarse", "auto", self.k)  # its own checks
+
+    def plan_settings(self, grain: str, partitioner: str, k: int) -> Settings:
+        return Settings(self.model, k, self.imbalance, grain, partitioner, self.costs, self.batch, seed=self.seed)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A method that can be opened again and again, each time with the first weights."""
+
+    row: BenchRow  # without figures yet; with a note if it cannot take part
+    model: nn.Module
+    program: Program | None = None
+    settings: RunSettings | None = None
+
+    @contextmanager
+    def opened(self, *, record: bool = False) -> Iterator[Learner]:
+        """Hand out what learns; its threads and memory are given back at the end of the block."""
+        if self.program is None or self.settings is None:
+            with intra_op_threads(self.row.num_threads):
+                model = copy.deepcopy(self.model)
+                yield PlainLearner(model, _sgd(model.parameters()), functional.cross_entropy)
+            return
+        with Trainer(
+            self.program,
+            self.model.state_dict(),
+            training=Training(_sgd),
+            loss=functional.cross_entropy,
+            settings=replace(self.settings, record=record),
+        ) as trainer:
+            yield trainer
+
+
+def contenders(
+    model: nn.Module,
+    graph: Graph,
+    costs: Profile,
+    settings: BenchSettings,
+    on_progress: Callable[[str], None] = lambda text: None,
+) -> list[Contender]:
+    """Return all methods in the order of the table; a plan that cannot be made has rows that say why."""
+    found = [_plain(model, threads) for threads in dict.fromkeys((1, settings.k))]
+    for name, grain, partitioner in (COMPILED, *PLANS):
+        on_progress(f"planning {name}")
+        k, schedules = (1, (ASYNC,)) if partitioner == "single" else (settings.k, (SYNC, ASYNC))
+        rows = [BenchRow(name, schedule, k, 1) for schedule in schedules]
+        wanted = settings.plan_settings(grain, partitioner, k)
+        try:
+            plan = api.place_graph(graph, costs, wanted, time_limit_s=settings.time_limit_s)
+        except (BalanceError, PartitionerError) as fault:
+            found += [Contender(replace(row, note=str(fault)), model) for row in rows]
+        else:
+            program = api.program(graph, plan)
+            found += [_planned(model, row, plan, program, settings) for row in rows]
+    return found
+
+
+def _plain(model: nn.Module, threads: int) -> Contender:
+    name = f"plain loop, {threads} thread{'s' if threads > 1 else ''}"
+    return Contender(BenchRow(name, PLAIN, 1, threads), model)
+
+
+def _planned(model: nn.Module, row: BenchRow, plan: Plan, program: Program, settings: BenchSettings) -> Contender:
+    in_flight = settings.in_flight if row.num_parts > 1 else 1
+    pieces = api.micro_batches_for(model, plan) if row.schedule == SYNC else 1
+    flow = RunSettings(row.schedule, in_flight, pieces, settings.seed, threads=row.num_threads)
+    return Contender(replace(row, predicted_bytes=plan.metrics.training_volume_bytes), model, program, flow)
+
+
+def _sgd(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=LR, momentum=MOMENTUM)

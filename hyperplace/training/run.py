@@ -1,0 +1,134 @@
+"""Train a plan for some epochs, with a checkpoint after each, from the start or from where an earlier run ended."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from hyperplace import api
+from hyperplace.errors import FileError, UsageError
+from hyperplace.runtime import load_checkpoint, save_checkpoint
+from hyperplace.training.epoch import Epoch, OnSnapshot, Progress
+from hyperplace.training.interrupt import Interrupt
+from hyperplace.training.learner import Judge
+from hyperplace.training.sets import Sets
+from hyperplace.training.settings import Flow, TrainSettings
+from hyperplace.training.snapshot import Snapshot
+from hyperplace.values.history import HistoryRow
+from hyperplace.values.plan import Plan
+
+if TYPE_CHECKING:
+    from hyperplace.runtime import Trainer
+
+OnEpoch = Callable[[Snapshot, list[HistoryRow]], None]  # how it ended, and all rows so far
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended; `num_steps` mini-batches are done of an epoch that Ctrl-C broke off."""
+
+    rows: tuple[HistoryRow, ...]
+    is_interrupted: bool
+    num_steps: int
+    staleness: tuple[float, ...]  # mean, per part, of this run's updates
+    moved_bytes: int  # between parts, in this run
+
+
+def method_name(plan: Plan, flow: Flow) -> str:
+    """Return what a run of a plan is called in a history."""
+    stash = "" if flow.stash or flow.schedule == "sync" else ", no stash"
+    many = f", {flow.in_flight} in flight" if flow.schedule == "async" else ""
+    return f"k={plan.settings.k} {flow.schedule}{many}{stash}"
+
+
+def make_trainer(model: nn.Module, plan: Plan, settings: TrainSettings, flow: Flow, judge: Judge) -> "Trainer":
+    """Return a trainer with plain SGD."""
+    num_parts = plan.settings.k
+    words = asdict(flow) | {"threads": flow.threads_for(num_parts), "devices": flow.devices_for(num_parts)}
+    return api.compile(model, plan, optimizer=sgd(settings), loss=judge, seed=settings.seed, **words)
+
+
+def sgd(settings: TrainSettings) -> Callable[..., torch.optim.Optimizer]:
+    """Return what makes the optimizer of some parameters."""
+    return lambda parameters: torch.optim.SGD(parameters, lr=settings.lr, momentum=settings.momentum)
+
+
+def train(
+    model: nn.Module,
+    plan: Plan,
+    settings: TrainSettings,
+    sets: Sets,
+    *,
+    flow: Flow,
+    checkpoint: Path,
+    resume: bool = False,
+    on_ready: Callable[[], None] = lambda: None,
+    on_step: OnSnapshot = lambda shown: None,
+    on_epoch: OnEpoch = lambda shown, rows: None,
+) -> Outcome:
+    """Train until all epochs are done or Ctrl-C is pressed; either way the checkpoint holds all that is finished.
+
+    `on_ready` is called once nothing can be wrong any more with model, plan, settings and checkpoint.
+    """
+    judge = Judge()
+    with make_trainer(model, plan, settings, flow, judge) as trainer, Interrupt() as interrupt:
+        progress = Progress(method_name(plan, flow))
+        if resume:
+            _resume(trainer, checkpoint, settings, progress)
+        on_ready()
+        epoch = Epoch(trainer, judge, progress, settings, sets, on_step, lambda: interrupt.is_wanted)
+        while progress.epoch < settings.epochs and not interrupt.is_wanted:
+            shown = _run_or_end(epoch, trainer)
+            interrupt.calm()
+            save_checkpoint(trainer, checkpoint, _extra(settings, progress))
+            if shown:
+                on_epoch(shown, progress.rows)
+        trainer.flush()
+        return _outcome(trainer, progress, is_interrupted=interrupt.is_wanted)
+
+
+def _run_or_end(epoch: Epoch, trainer: "Trainer") -> Snapshot | None:
+    """Run the epoch; where that cannot end in time, end the threads and count what every part has finished."""
+    updates_before, steps_before = _num_updates(trainer), epoch.progress.num_steps
+    try:
+        return epoch.run()
+    except KeyboardInterrupt:
+        trainer.close()
+        epoch.progress.num_steps = steps_before + _num_updates(trainer) - updates_before
+        return None
+
+
+def _num_updates(trainer: "Trainer") -> int:
+    return min(worker.weights.number for worker in trainer.workers)
+
+
+def _outcome(trainer: "Trainer", progress: Progress, *, is_interrupted: bool) -> Outcome:
+    staleness = tuple(part.mean for part in trainer.staleness)
+    moved = sum(trainer.moved_bytes().values())
+    return Outcome(tuple(progress.rows), is_interrupted, progress.num_steps, staleness, moved)
+
+
+def _extra(settings: TrainSettings, progress: Progress) -> dict[str, Any]:
+    return {"settings": settings.kept, "progress": asdict(progress)}
+
+
+def _resume(trainer: "Trainer", path: Path, settings: TrainSettings, progress: Progress) -> None:
+    """Go on from a checkpoint, which another plan of the model may have made."""
+    extra = load_checkpoint(trainer, path)
+    try:
+        _check_kept(path, extra["settings"], settings)
+        progress.take(extra["progress"])
+    except (KeyError, TypeError):
+        raise FileError(f"{path} was not made by hyperplace train; use load_checkpoint from Python") from None
+    if progress.epoch >= settings.epochs:
+        raise UsageError(f"{path} has {progress.epoch} epochs already; give --epochs {progress.epoch + 1} to go on")
+
+
+def _check_kept(path: Path, known: dict[str, Any], settings: TrainSettings) -> None:
+    for name, value in settings.kept.items():
+        if known[name] != value:
+            was = "all images" if known[name] is None else f"--{name} {known[name]}"
+            raise UsageError(f"{path} was made with {was}, not {value}; give the same, or begin anew in another --out")

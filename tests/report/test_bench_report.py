@@ -1,0 +1,52 @@
+import csv
+import io
+from dataclasses import replace
+
+from report_examples import check_golden, printed
+
+from hyperplace.report import bench_csv, bench_markdown, bench_table, bench_text, render_bench
+from hyperplace.values.bench import Bench, BenchRow
+
+MIB = 2**20
+
+
+def bench():
+    """Return two plain loops, a plan that is worth it, and one that could not be made."""
+    rows = (
+        BenchRow("plain loop, 1 thread", "plain", 1, 1, (100.0, 104.0, 98.0)),
+        BenchRow("plain loop, 2 threads", "plain", 1, 2, (160.0, 161.0, 159.0)),
+        BenchRow("compiled, k=1", "async", 1, 1, (97.0, 97.0, 97.0), 0.01, 0, 0),
+        BenchRow("coarse auto", "sync", 2, 1, (140.0, 150.0, 145.0), 0.25, 3 * MIB, 3 * MIB),
+        BenchRow("coarse auto", "async", 2, 1, (180.0, 175.0, 181.0), 0.05, 3 * MIB, 3 * MIB),
+        BenchRow("fine auto", "sync", 2, 1, note="imbalance 0.02 cannot be met at k=2"),
+        BenchRow("fine auto", "async", 2, 1, note="imbalance 0.02 cannot be met at k=2"),
+    )
+    return Bench("vgg16", ((3, 64, 64),), 2, 16, 8, 0.02, "measured", "AMD EPYC, 1 thread, cpu, torch 2", 2, rows)
+
+
+def test_the_table_by_hand():
+    table = bench_table(bench())
+    assert table["images/s"].tolist()[:5] == [100, 160, 97, 145, 180]
+    assert table["x 1 thread"].tolist()[:5] == [1, 1.6, 0.97, 1.45, 1.8]
+    assert table["x k threads"].tolist()[3:5] == [145 / 160, 180 / 160]
+    assert table["spread %"].tolist()[0] == 6
+    assert table["moved MiB"].tolist()[4] == 3
+    assert table.iloc[5:, 2:].isna().all().all()
+
+
+def test_the_bench_as_promised_text():
+    check_golden("bench.txt", bench_text(bench()))
+    check_golden("bench-80.txt", printed(render_bench(bench()), 80))
+    check_golden("bench.md", bench_markdown(bench(), "hyperplace bench vgg16 --k 2 --input 3x64x64"))
+
+
+def test_csv_holds_every_repeat():
+    lines = list(csv.DictReader(io.StringIO(bench_csv(bench()))))
+    assert [float(speed) for speed in lines[0]["images_per_s"].split()] == [100.0, 104.0, 98.0]
+    assert float(lines[4]["speed_up_k_threads"]) == 180 / 160
+    assert (lines[5]["median"], lines[5]["note"]) == ("", "imbalance 0.02 cannot be met at k=2")
+    assert {line["machine"] for line in lines} == {"AMD EPYC, 1 thread, cpu, torch 2"}
+
+
+def test_fewer_cores_than_parts_are_said():
+    assert "4 parts shared 2 cores" in bench_text(replace(bench(), k=4))
