@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hyperplace.errors import BalanceError, PartitionerError, UsageError
+from hyperplace.portfolio_hybrid import search_hybrid
 from hyperplace.steps.build import build, build_runs
 from hyperplace.steps.partition import PARTITIONERS, partition
 from hyperplace.steps.share.arrange import arrange, counted
@@ -66,6 +67,8 @@ def search(
     """
     if settings.partitioner not in NAMES:
         raise UsageError(f"partitioner {settings.partitioner!r} is unknown; choose one of {', '.join(NAMES)}")
+    if settings.grain == "hybrid":
+        return search_hybrid(graph, profile, settings, time_limit_s=time_limit_s, on_progress=on_progress)
     if settings.partitioner not in SYMMETRIC:
         hypergraph = _blocks(graph, profile, settings, settings.blocks)
         return hypergraph, _general(hypergraph, settings, settings.partitioner)
