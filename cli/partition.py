@@ -31,6 +31,7 @@ def partition(
     costs: options.Costs = "measured",
     batch: options.Batch = 32,
     blocks: options.Blocks = "64",
+    row_blocks: options.RowBlocks = 8,
     fc: options.Fc = "neurons",
     seed: options.Seed = 0,
     time_limit: options.TimeLimit = 20.0,
@@ -59,6 +60,7 @@ def partition(
         options.number_of_blocks(blocks),
         fc,
         seed,
+        row_blocks,
     )
     folder = out or Path("results") / f"{loaded.name}-k{settings.k}-{grain}"
     check_folder(folder)
@@ -122,6 +124,7 @@ def _summary(placement: "Placement", folder: Path) -> dict[str, Any]:
         "costs": settings.costs,
         "batch": settings.batch,
         "blocks": settings.blocks if settings.blocks else "all",
+        "row_blocks": settings.row_blocks,
         "fc": settings.fc,
         "seed": settings.seed,
         "num_vertices": hypergraph.num_vertices,

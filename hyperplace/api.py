@@ -139,7 +139,8 @@ def run(
         "profile", lambda: profile(graph, costs=settings.costs, batch=settings.batch, on_layer=on_layer)
     )
     if read_partition:
-        hypergraph = build(graph, costs, grain=settings.grain, blocks=settings.blocks, fc=settings.fc)
+        blocks, rows = settings.blocks, settings.row_blocks
+        hypergraph = build(graph, costs, grain=settings.grain, blocks=blocks, fc=settings.fc, row_blocks=rows)
         found = read_partition(hypergraph)
         settings = replace(settings, k=found.num_parts)
     else:
@@ -177,6 +178,7 @@ def place(
     blocks: int | None = 64,
     fc: str = "neurons",
     seed: int = 0,
+    row_blocks: int = 8,
     time_limit_s: float = 20.0,
 ) -> Plan:
     """Return the plan that places a model on k parts, with its metrics.
@@ -184,7 +186,7 @@ def place(
     >>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
     """
     name = type(model).__name__
-    settings = Settings(name, k, imbalance, grain, partitioner, costs, batch, blocks, fc, seed)
+    settings = Settings(name, k, imbalance, grain, partitioner, costs, batch, blocks, fc, seed, row_blocks)
     return run(model, sample, settings, time_limit_s=time_limit_s).plan
 
 
@@ -207,6 +209,8 @@ METHODS = (
     Method("fine", "fine", "kahypar", limited=True),
     Method("auto", "coarse", "auto", limited=True),
     Method("auto fine", "fine", "auto", limited=True),
+    Method("hybrid", "hybrid", "auto", limited=True),
+    Method("data parallelism", "hybrid", "dataparallel"),
 )
 METHOD_NAMES = tuple(method.name for method in METHODS)
 
@@ -268,8 +272,15 @@ def baselines(placement: Placement) -> list[ComparisonRow]:
     methods = [method for method in METHODS if method.grain == grain and not method.limited]
     if grain == "fine":
         methods += [replace(method, grain="fine") for method in METHODS[:2]]
+    if grain == "hybrid":
+        methods += METHODS[:3]
     return [
-        compare_row(method, placement.graph, placement.profile, replace(settings, partitioner=method.partitioner))
+        compare_row(
+            method,
+            placement.graph,
+            placement.profile,
+            replace(settings, partitioner=method.partitioner, grain=method.grain),
+        )
         for method in methods
     ]
 

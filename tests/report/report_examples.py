@@ -12,6 +12,7 @@ from hyperplace.values.plan import (
     Plan,
     PlannedLayer,
     Reduction,
+    Replica,
     Settings,
     Shard,
     Transfer,
@@ -169,3 +170,24 @@ def comparison(model="vgg16", batch=32):
         row("coarse", 2, 98.0, 1.06, imbalance=0.1, model=model),
     )
     return Comparison(model, batch, "flops", 64, "whole", VGG16_PARAMETER_BYTES, rows)
+
+
+def hybrid_plan():
+    """Return three layers on two parts: one split by rows, one by filters, one not at all, and one by both."""
+    halves = (Owner(0, ((0, 8),), (0, 3)), Owner(1, ((0, 8),), (3, 8)))
+    by_rows = PlannedLayer(
+        "rows", "conv", "mixing", 8, 4, halves, tuple(Shard(o.part, o.filters, ((0, 4),), o.rows) for o in halves)
+    )
+    pieces = (Owner(0, ((0, 8),), (0, 4)), Owner(0, ((0, 2),), (4, 8)), Owner(1, ((2, 8),), (4, 8)))
+    by_both = PlannedLayer(
+        "both", "conv", "mixing", 8, 4, pieces, tuple(Shard(o.part, o.filters, ((0, 4),), o.rows) for o in pieces)
+    )
+    part = PartMetrics(1, 0, 0, 0, 0, 0, 0, 0)
+    return Plan(
+        settings(2, "hybrid"),
+        (by_rows, layer("filters", [(0, 5), (1, 3)]), layer("whole", [(1, 8)]), by_both),
+        (Transfer("rows", 0, 1, ((0, 8),), (0, 3), MIB), Transfer("filters", 0, 1, ((0, 5),), ROWS, MIB)),
+        (),
+        Metrics("1 flops", (part, part), 2 * MIB, 8 * MIB, 1, MIB, 0, True, judges_training=True),
+        replicas=(Replica("rows", 0, 1, ((0, 8),), MIB, 0), Replica("both", 1, 0, ((2, 8),), MIB // 2, MIB // 4)),
+    )
