@@ -19,7 +19,8 @@ Costs = Annotated[str, typer.Option(help="What vertices weigh: measured seconds,
 Grain = Annotated[
     str,
     typer.Option(
-        help="coarse: a vertex per filter block; fine: per channel kernel too; hybrid: per block of filters and rows."
+        help="coarse: a vertex per filter block; fine: per channel kernel too; hybrid: per block of filters and rows; "
+        "auto (partition only): all three, and the least volume of training wins."
     ),
 ]
 RowBlocks = Annotated[int, typer.Option(help="The most blocks of rows of the batch; for the hybrid grain.")]
