@@ -18,6 +18,7 @@ def export(
     costs: options.Costs = "measured",
     batch: options.Batch = 32,
     blocks: options.Blocks = "64",
+    row_blocks: options.RowBlocks = 8,
     fc: options.Fc = "neurons",
     input: options.Input = None,
 ) -> None:
@@ -30,6 +31,8 @@ def export(
     graph = api.capture(loaded.module, loaded.sample)
     with progress("measuring") as shown:
         profile = api.profile(graph, costs=costs, batch=batch, on_layer=shown.on_layer)
-    hypergraph = api.build(graph, profile, grain=grain, blocks=options.number_of_blocks(blocks), fc=fc)
+    hypergraph = api.build(
+        graph, profile, grain=grain, blocks=options.number_of_blocks(blocks), fc=fc, row_blocks=row_blocks
+    )
     write_hypergraph(output, hypergraph, format)
     say(f"{output}: {hypergraph}")

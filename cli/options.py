@@ -19,14 +19,21 @@ Input = Annotated[
 ]
 Batch = Annotated[int, typer.Option(help="Rows of a mini-batch.")]
 Costs = Annotated[str, typer.Option(help="What vertices weigh: measured seconds, or counted flops.")]
-Grain = Annotated[str, typer.Option(help="coarse: a vertex per filter block; fine: per channel kernel too.")]
+Grain = Annotated[
+    str,
+    typer.Option(
+        help="coarse: a vertex per filter block; fine: per channel kernel too; hybrid: per block of filters and rows; "
+        "auto (partition only): all three, and the least volume of training wins."
+    ),
+]
+RowBlocks = Annotated[int, typer.Option(help="The most blocks of rows of the batch; for the hybrid grain.")]
 Blocks = Annotated[str, typer.Option(help="The most blocks per layer, or all: one per filter.")]
-Fc = Annotated[str, typer.Option(help="neurons: linear layers may be split; whole: each is one vertex.")]
+Fc = Annotated[str, typer.Option(help="neurons: linear layers may be split; whole: not by neurons (by rows they may).")]
 Partitioner = Annotated[
     str,
     typer.Option(
         help="auto (all of them, the best wins), exact, local, kahypar, mtkahypar, "
-        "or a baseline: single, layerwise, horizontal, incremental, random."
+        "or a baseline: single, layerwise, horizontal, incremental, random, dataparallel (hybrid)."
     ),
 ]
 PlanImbalance = Annotated[float | None, typer.Option("--imbalance", help="As for partition.", show_default="0.1")]

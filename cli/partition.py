@@ -31,6 +31,7 @@ def partition(
     costs: options.Costs = "measured",
     batch: options.Batch = 32,
     blocks: options.Blocks = "64",
+    row_blocks: options.RowBlocks = 8,
     fc: options.Fc = "neurons",
     seed: options.Seed = 0,
     time_limit: options.TimeLimit = 20.0,
@@ -44,7 +45,7 @@ def partition(
 ) -> None:
     """Place a model on k parts: print the parts, the map and the costs, and write plan, hypergraph, vector, figure."""
     from hyperplace import api
-    from hyperplace.values.plan import Settings
+    from hyperplace.values.plan import GRAINS, Settings
 
     loaded = load(model, input)
     chosen = "file" if from_partition else partitioner
@@ -52,32 +53,34 @@ def partition(
         loaded.name,
         4 if k is None else k,
         imbalance,
-        grain,
+        GRAINS[0] if grain == "auto" else grain,
         chosen,
         costs,
         batch,
         options.number_of_blocks(blocks),
         fc,
         seed,
+        row_blocks,
     )
     folder = out or Path("results") / f"{loaded.name}-k{settings.k}-{grain}"
     check_folder(folder)
+    if grain == "auto" and from_partition:
+        raise UsageError("a partition vector belongs to the hypergraph of one grain; give --grain with it")
+    given = _read_profile(profile, batch) if profile else None
     with progress(f"measuring {loaded.name}") as shown:
-        placement = api.run(
-            loaded.module,
-            loaded.sample,
-            settings,
-            given_profile=_read_profile(profile, batch) if profile else None,
-            read_partition=(lambda h: _read_vector(from_partition, h, k)) if from_partition else None,
-            time_limit_s=time_limit,
-            on_layer=shown.on_layer,
-            on_progress=shown.on_progress,
-        )
+        watch: Any = {"given_profile": given, "on_layer": shown.on_layer, "on_progress": shown.on_progress}
+        watch["time_limit_s"] = time_limit
+        if grain == "auto":
+            placements = api.run_grains(loaded.module, loaded.sample, settings, **watch)
+        else:
+            reader = (lambda h: _read_vector(from_partition, h, k)) if from_partition else None
+            placements = (api.run(loaded.module, loaded.sample, settings, read_partition=reader, **watch),)
+    placement = placements[0]
     _write(folder, placement)
     if json:
         print(json_text.dumps(_summary(placement, folder)))
     else:
-        _show(placement, api.baselines(placement), folder)
+        _show(placement, [*api.grain_rows(placements), *api.baselines(placement)], folder)
 
 
 def _read_profile(path: Path, batch: int) -> Any:
@@ -122,6 +125,7 @@ def _summary(placement: "Placement", folder: Path) -> dict[str, Any]:
         "costs": settings.costs,
         "batch": settings.batch,
         "blocks": settings.blocks if settings.blocks else "all",
+        "row_blocks": settings.row_blocks,
         "fc": settings.fc,
         "seed": settings.seed,
         "num_vertices": hypergraph.num_vertices,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hyperplace.errors import BalanceError, FileError, PartitionerError, UsageError
+from hyperplace.errors import BalanceError, FileError, HyperplaceError, PartitionerError, UsageError
 from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.files.profile import cache_path, parse_profile, profile_text
 from hyperplace.files.write import read_text, write_text
@@ -22,7 +22,7 @@ from hyperplace.values.comparison import Comparison, ComparisonRow
 from hyperplace.values.graph import Graph
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.partition import Partition
-from hyperplace.values.plan import COSTS, Plan, Settings
+from hyperplace.values.plan import COSTS, GRAINS, Plan, Settings
 from hyperplace.values.profile import Profile
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ __all__ = [
     "place",
     "profile",
     "run",
+    "run_grains",
     "save_plan",
 ]
 
@@ -139,7 +140,8 @@ def run(
         "profile", lambda: profile(graph, costs=settings.costs, batch=settings.batch, on_layer=on_layer)
     )
     if read_partition:
-        hypergraph = build(graph, costs, grain=settings.grain, blocks=settings.blocks, fc=settings.fc)
+        blocks, rows = settings.blocks, settings.row_blocks
+        hypergraph = build(graph, costs, grain=settings.grain, blocks=blocks, fc=settings.fc, row_blocks=rows)
         found = read_partition(hypergraph)
         settings = replace(settings, k=found.num_parts)
     else:
@@ -149,6 +151,43 @@ def run(
         )
     plan = clock.timed("place", lambda: place_step(graph, hypergraph, found, settings))
     return Placement(graph, costs, hypergraph, found, plan, clock.seconds)
+
+
+def run_grains(
+    model: "nn.Module",
+    sample: Any,
+    settings: Settings,
+    *,
+    given_profile: Profile | None = None,
+    time_limit_s: float = 20.0,
+    on_layer: OnLayer | None = None,
+    on_progress: OnProgress = lambda text: None,
+) -> tuple[Placement, ...]:
+    """Take a model to its plan in every grain, and return those that succeed, the least volume of training first.
+
+    A plan over its limit comes after all others. The settings' own grain does not matter; the rest is as for run.
+    """
+    placements: list[Placement] = []
+    faults: list[HyperplaceError] = []
+    for grain in ("hybrid",) if settings.partitioner == "dataparallel" else GRAINS:
+        known = placements[0].profile if placements else given_profile
+        try:
+            placements.append(
+                run(
+                    model,
+                    sample,
+                    replace(settings, grain=grain),
+                    given_profile=known,
+                    time_limit_s=time_limit_s,
+                    on_layer=on_layer,
+                    on_progress=lambda text, grain=grain: on_progress(f"{grain}: {text}"),  # type: ignore[misc]
+                )
+            )
+        except (BalanceError, PartitionerError) as fault:
+            faults.append(fault)
+    if not placements:
+        raise faults[0]
+    return tuple(sorted(placements, key=lambda p: (not p.plan.metrics.feasible, p.plan.metrics.training_volume_bytes)))
 
 
 class _Clock:
@@ -177,14 +216,18 @@ def place(
     blocks: int | None = 64,
     fc: str = "neurons",
     seed: int = 0,
+    row_blocks: int = 8,
     time_limit_s: float = 20.0,
 ) -> Plan:
-    """Return the plan that places a model on k parts, with its metrics.
+    """Return the plan that places a model on k parts, with its metrics; grain "auto" tries all and takes the best.
 
     >>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
     """
     name = type(model).__name__
-    settings = Settings(name, k, imbalance, grain, partitioner, costs, batch, blocks, fc, seed)
+    words = (partitioner, costs, batch, blocks, fc, seed, row_blocks)
+    settings = Settings(name, k, imbalance, GRAINS[0] if grain == "auto" else grain, *words)
+    if grain == "auto":
+        return run_grains(model, sample, settings, time_limit_s=time_limit_s)[0].plan
     return run(model, sample, settings, time_limit_s=time_limit_s).plan
 
 
@@ -207,6 +250,8 @@ METHODS = (
     Method("fine", "fine", "kahypar", limited=True),
     Method("auto", "coarse", "auto", limited=True),
     Method("auto fine", "fine", "auto", limited=True),
+    Method("hybrid", "hybrid", "auto", limited=True),
+    Method("data parallelism", "hybrid", "dataparallel"),
 )
 METHOD_NAMES = tuple(method.name for method in METHODS)
 
@@ -276,9 +321,24 @@ def baselines(placement: Placement) -> list[ComparisonRow]:
     methods = [method for method in METHODS if method.grain == grain and not method.limited]
     if grain == "fine":
         methods += [replace(method, grain="fine") for method in METHODS[:2]]
+    if grain == "hybrid":
+        methods += METHODS[:3]
     return [
-        compare_row(method, placement.graph, placement.profile, replace(settings, partitioner=method.partitioner))
+        compare_row(
+            method,
+            placement.graph,
+            placement.profile,
+            replace(settings, partitioner=method.partitioner, grain=method.grain),
+        )
         for method in methods
+    ]
+
+
+def grain_rows(placements: Sequence[Placement]) -> list[ComparisonRow]:
+    """Return what each grain needs, for those after the first."""
+    return [
+        ComparisonRow.of(p.plan.settings.grain, p.plan, p.plan.settings.imbalance, p.seconds["partition"])
+        for p in placements[1:]
     ]
 
 

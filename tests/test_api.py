@@ -9,6 +9,7 @@ from hyperplace import api
 from hyperplace.errors import BalanceError, FileError, UsageError
 from hyperplace.models import ZOO, load_model
 from hyperplace.values import comparison
+from hyperplace.values.plan import Settings
 
 MIB = 2**20
 
@@ -114,3 +115,23 @@ def test_every_model_of_the_zoo_is_placed_in_both_grains(name) -> None:
         plan = hyperplace.place(loaded.module, loaded.sample, k=3, grain=grain, blocks=6, partitioner="incremental")
         assert sum(message.num_bytes for message in plan.messages) == plan.metrics.volume_bytes
         assert not [layer.name for layer in plan.layers if layer.reason], "every layer of the zoo has a channel rule"
+
+
+def test_grain_auto_takes_the_least_volume_of_training() -> None:
+    loaded = load_model("lenet5")
+    settings = Settings("lenet5", 2, 0.1, "coarse", "auto", "flops", 8, 8)
+    placements = api.run_grains(loaded.module, loaded.sample, settings, time_limit_s=2)
+    volumes = [placement.plan.metrics.training_volume_bytes for placement in placements]
+    assert volumes == sorted(volumes)
+    assert {placement.plan.settings.grain for placement in placements} == {"coarse", "fine", "hybrid"}
+    assert [row.method for row in api.grain_rows(placements)] == [p.plan.settings.grain for p in placements[1:]]
+    options = {"k": 2, "batch": 8, "blocks": 8, "time_limit_s": 2}
+    best = hyperplace.place(loaded.module, loaded.sample, grain="auto", **options)
+    assert best.metrics.training_volume_bytes == volumes[0]
+
+
+def test_a_hybrid_plan_is_not_generated_yet() -> None:
+    loaded = load_model("lenet5")
+    plan = hyperplace.place(loaded.module, loaded.sample, k=2, batch=8, grain="hybrid", partitioner="dataparallel")
+    with pytest.raises(UsageError, match="hybrid plans"):
+        hyperplace.generate(loaded.module, plan)

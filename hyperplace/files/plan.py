@@ -3,7 +3,7 @@
 from hyperplace.files.records import parse_record, record_text
 from hyperplace.values.plan import Plan
 
-VERSION = 2  # 2: the shapes of the inputs
+VERSION = 3  # 2: the shapes of the inputs; 3: rows of owners and messages, replicas
 
 
 def plan_text(plan: Plan) -> str:

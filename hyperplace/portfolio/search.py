@@ -4,6 +4,7 @@ from hyperplace.errors import UsageError
 from hyperplace.portfolio.board import OnProgress
 from hyperplace.portfolio.coarse import coarse
 from hyperplace.portfolio.fine import fine
+from hyperplace.portfolio.hybrid import search_hybrid
 from hyperplace.portfolio.names import NAMES, SYMMETRIC
 from hyperplace.portfolio.problem import Problem
 from hyperplace.values.graph import Graph
@@ -28,6 +29,8 @@ def search(
     """
     if settings.partitioner not in NAMES:
         raise UsageError(f"partitioner {settings.partitioner!r} is unknown; choose one of {', '.join(NAMES)}")
+    if settings.grain == "hybrid":
+        return search_hybrid(graph, profile, settings, time_limit_s=time_limit_s, on_progress=on_progress)
     problem = Problem(graph, profile, settings)
     if settings.partitioner not in SYMMETRIC:
         hypergraph = problem.hypergraph()

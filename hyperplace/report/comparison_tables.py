@@ -43,7 +43,7 @@ def volume_table(comparison: Comparison) -> "pd.DataFrame":
     table = _keys(rows, comparison)
     table["forward MiB"] = _known(rows, lambda row: row.volume_bytes / MIB)
     table["bound MiB"] = [row.bound_bytes / MIB if row.bound_bytes else NOTHING for row in rows]
-    table["gap %"] = [_percent(row.volume_bytes, row.bound_bytes) - 100 if row.bound_bytes else NOTHING for row in rows]
+    table["gap %"] = [_percent(row.judged_bytes, row.bound_bytes) - 100 if row.bound_bytes else NOTHING for row in rows]
     table["most per part MiB"] = _known(rows, lambda row: row.max_part_bytes / MIB)
     table["training MiB"] = _known(rows, lambda row: row.training_volume_bytes / MIB)
     table["data parallel MiB"] = [row.data_parallel_bytes / MIB for row in rows]

@@ -40,9 +40,10 @@ def plan_figure(plan: Plan) -> "Figure":
 def _title(plan: Plan) -> str:
     settings, metrics = plan.settings, plan.metrics
     over = "" if metrics.feasible else " (over the limit)"
+    when = "in training" if metrics.judges_training else "forward"
     return (
         f"{settings.model} on {settings.k} parts, {settings.grain} by {settings.partitioner}: "
-        f"{metrics.volume_bytes / MIB:,.1f} MiB forward, max/avg {metrics.max_over_avg:.3f}{over}"
+        f"{metrics.judged_bytes / MIB:,.1f} MiB {when}, max/avg {metrics.max_over_avg:.3f}{over}"
     )
 
 
@@ -61,21 +62,25 @@ def _draw_map(axes: "Axes", plan: Plan, lines: tuple[MapLine, ...]) -> None:
         position += 1.55 if line.kernels else 1.0
     axes.set_yticks(ticks, labels, fontsize=8 if len(lines) <= 60 else 6)
     axes.set(xlim=(0, 1.14), ylim=(position, -0.6), xticks=[0, 0.25, 0.5, 0.75, 1])
-    axes.set_xticklabels(["0", "25 %", "50 %", "75 %", "all filters"])
+    all_of = "all rows or filters" if plan.metrics.judges_training else "all filters"
+    axes.set_xticklabels(["0", "25 %", "50 %", "75 %", all_of])
     axes.set_title(_map_title(plan, lines), fontsize=10, loc="left")
-    axes.text(1.13, -0.3, "leaves MiB", ha="right", va="center", fontsize=8, color=GREY)
+    figure = "moves MiB" if plan.metrics.judges_training else "leaves MiB"
+    axes.text(1.13, -0.3, figure, ha="right", va="center", fontsize=8, color=GREY)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
 
 
 def _map_title(plan: Plan, lines: tuple[MapLine, ...]) -> str:
+    if plan.metrics.judges_training:
+        return "Owner of every filter, or, hatched, of every row where rows are split"
     thin = "; thin: who computes the kernels" if any(line.kernels for line in lines) else ""
     return f"Owner of every filter{thin}"
 
 
 def _label(line: MapLine) -> str:
     if line.num_layers == 1:
-        return line.first
+        return f"{line.first} ({line.split})" if line.split.startswith("by") else line.first
     return f"{line.first} .. {line.last} ({line.num_layers} layers)"
 
 
@@ -87,7 +92,8 @@ def _draw_runs(axes: "Axes", line: MapLine, position: float, num_parts: int) -> 
             first += run.size
         colors = [part_color(run.part, num_parts) for run in runs]
         edge = "white" if len(runs) <= 32 else "none"
-        axes.broken_barh(spans, (top, height), facecolors=colors, edgecolor=edge, linewidth=0.4)
+        hatch = {"by rows": "///", "by both": "xx"}.get(line.split, "")
+        axes.broken_barh(spans, (top, height), facecolors=colors, edgecolor=edge, linewidth=0.4, hatch=hatch)
 
 
 def _write_bytes(axes: "Axes", height: float, num_bytes: int, most: int) -> None:

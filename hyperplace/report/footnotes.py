@@ -33,7 +33,7 @@ def work_notes(comparison: Comparison) -> list[str]:
 def volume_notes(comparison: Comparison) -> list[str]:
     """Return the notes under the volume table."""
     notes = [
-        "mark: `best` is the lowest forward volume within the limit for this k and imbalance, "
+        "mark: `best` is the lowest training volume within the limit for this k and imbalance, "
         "baselines that happen to meet it included; `over` misses its limit.",
         "Most per part is what the busiest part sends and receives forward. "
         "Data parallelism moves 2 (k - 1) x the parameter bytes per iteration; training MiB is compared with it.",

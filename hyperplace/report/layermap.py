@@ -40,7 +40,7 @@ def layer_map(plan: Plan, width: int = 80) -> "Text":
 
     lines = map_lines(plan)
     layout = _layout(lines, plan.settings.k, max(width, 60))
-    rows = [_header(layout)]
+    rows = [_header(layout, "moves MiB" if plan.metrics.judges_training else "leaves MiB")]
     for line in lines:
         rows += _rows(line, layout)
     rows += [Text(line) for line in _footer(plan, lines, max(width, 60))]
@@ -84,10 +84,11 @@ def _shortened(name: str, longest: int | None) -> str:
 
 
 def _filters(line: MapLine) -> str:
-    return f"{line.num_filters:,}" if line.num_layers == 1 else f"{line.num_layers} layers"
+    filters = f"{line.num_filters:,}" if line.num_layers == 1 else f"{line.num_layers} layers"
+    return f"{filters} {line.split:10}" if line.split else filters
 
 
-def _header(layout: _Layout) -> "Text":
+def _header(layout: _Layout, figure: str) -> "Text":
     from rich.text import Text
 
     text = Text(f"{'layer':{layout.name}}  {'filters':>{layout.filters}}  ", style="bold")
@@ -99,7 +100,7 @@ def _header(layout: _Layout) -> "Text":
     else:
         text.append(f"on parts 0-{layout.num_parts - 1}")
     text.append(" " * (layout.name + layout.filters + 4 + layout.bar - len(text)))
-    return text.append(f"{'leaves MiB':>{FIGURE_WIDTH}}")
+    return text.append(f"{figure:>{FIGURE_WIDTH}}")
 
 
 def _rows(line: MapLine, layout: _Layout) -> Iterator["Text"]:
@@ -147,8 +148,13 @@ def _listing(runs: Sequence[Run], layout: _Layout) -> "Text":
 
 def _footer(plan: Plan, lines: Sequence[MapLine], width: int) -> list[str]:
     """Return the total, the key and the layers placed whole, wrapped."""
-    total = plan.metrics.volume_bytes / MIB
-    words = [f"{total:,.1f} MiB cross between parts in the forward pass of {plan.settings.batch} rows."]
+    total = plan.metrics.judged_bytes / MIB
+    when = "a training iteration on" if plan.metrics.judges_training else "the forward pass of"
+    words = [f"{total:,.1f} MiB cross between parts in {when} {plan.settings.batch} rows."]
+    if plan.metrics.judges_training:
+        words.append(
+            "by rows: the bar is the batch, and each of its parts has all weights; by filters: the bar is the filters."
+        )
     if any(line.kernels for line in lines):
         words.append("kernels: who multiplies; their bytes are the partial sums sent to the owners.")
     if any(line.num_layers > 1 for line in lines):

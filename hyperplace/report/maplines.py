@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hyperplace.values.arrays import Ints
 from hyperplace.values.plan import Plan, PlannedLayer, Ranges, Reduction, Shard, Transfer
 
 MANY_LAYERS = 40  # above this, neighbours on the same single part share a line
@@ -13,7 +14,7 @@ MANY_LAYERS = 40  # above this, neighbours on the same single part share a line
 
 @dataclass(frozen=True)
 class Run:
-    """Neighbouring filters on one part, or, for kernels, how many a part computes."""
+    """Neighbouring filters, or rows, on one part; for kernels and pieces of both, how many a part has."""
 
     part: int
     size: int
@@ -21,7 +22,10 @@ class Run:
 
 @dataclass(frozen=True)
 class MapLine:
-    """One layer, or several that sit on the same part; bytes leave for other parts, per mini-batch, forward."""
+    """One layer, or several that sit on the same part; bytes leave for other parts, per mini-batch, forward.
+
+    Of a hybrid plan they are all that the layer moves in training, and `split` says how it is split.
+    """
 
     first: str
     last: str
@@ -31,6 +35,9 @@ class MapLine:
     kernels: tuple[Run, ...]  # by part; empty where owners compute all of their filters
     sent_bytes: int
     partial_bytes: int
+    split: str = (
+        ""  # hybrid: "by rows", "by filters", "by both" or "whole"; the owners are in the order of what is split
+    )
 
     @property
     def is_on_one_part(self) -> bool:
@@ -39,8 +46,13 @@ class MapLine:
 
 def map_lines(plan: Plan) -> tuple[MapLine, ...]:
     """Return the lines in the order of the layers."""
-    sent, partial = _bytes_of(plan.transfers), _bytes_of(plan.reductions)
-    lines = [_line(layer, sent[layer.name], partial[layer.name]) for layer in plan.layers]
+    is_hybrid = plan.settings.grain == "hybrid"
+    sent = _training_bytes(plan) if is_hybrid else _bytes_of(plan.transfers)
+    partial = _bytes_of(plan.reductions)
+    lines = [
+        replace(_line(layer, sent[layer.name], partial[layer.name]), split=_split(layer) if is_hybrid else "")
+        for layer in plan.layers
+    ]
     return tuple(_collapsed(lines) if len(lines) > MANY_LAYERS else lines)
 
 
@@ -49,6 +61,29 @@ def _bytes_of(messages: Iterable[Transfer | Reduction]) -> Counter[str]:
     for message in messages:
         num_bytes[message.layer] += message.num_bytes
     return num_bytes
+
+
+def _training_bytes(plan: Plan) -> Counter[str]:
+    num_bytes: Counter[str] = Counter()
+    for message in plan.transfers:
+        num_bytes[message.layer] += message.num_bytes * (1 + message.learns)
+    for replica in plan.replicas:
+        num_bytes[replica.layer] += replica.training_bytes
+    return num_bytes
+
+
+def _split(layer: PlannedLayer) -> str:
+    if len({owner.part for owner in layer.owners}) == 1:
+        return "whole"
+    cells = _cells(layer)
+    if (cells == cells[:1]).all():
+        return "by filters"
+    return "by rows" if (cells == cells[:, :1]).all() else "by both"
+
+
+def _cells(layer: PlannedLayer) -> Ints:
+    """Return the owner of every run of rows (line) of every filter (column)."""
+    return np.array([layer.owner_of_row(start) for start in layer.row_edges[:-1]])
 
 
 def _line(layer: PlannedLayer, sent_bytes: int, partial_bytes: int) -> MapLine:
@@ -65,8 +100,19 @@ def _line(layer: PlannedLayer, sent_bytes: int, partial_bytes: int) -> MapLine:
 
 
 def _owner_runs(layer: PlannedLayer) -> tuple[Run, ...]:
+    if len(layer.row_edges) > 2:
+        return _row_runs(layer)
     edges = np.flatnonzero(np.diff(layer.owner_of)) + 1
     return tuple(Run(int(run[0]), len(run)) for run in np.split(layer.owner_of, edges))
+
+
+def _row_runs(layer: PlannedLayer) -> tuple[Run, ...]:
+    """Return the runs of rows, or, where filters differ in theirs, what every part has in all."""
+    cells, lengths = _cells(layer), np.diff(layer.row_edges).tolist()
+    if (cells == cells[:, :1]).all():
+        return tuple(Run(int(part), length) for part, length in zip(cells[:, 0], lengths, strict=True))
+    sizes = np.bincount(cells.ravel(), np.repeat(lengths, cells.shape[1])).astype(np.int64)
+    return tuple(Run(part, int(sizes[part])) for part in np.flatnonzero(sizes).tolist())
 
 
 def _kernel_runs(layer: PlannedLayer) -> tuple[Run, ...]:
@@ -81,7 +127,8 @@ def _kernel_runs(layer: PlannedLayer) -> tuple[Run, ...]:
 
 
 def _owns(layer: PlannedLayer, shard: Shard) -> bool:
-    return all(np.all(layer.owner_of[start:stop] == shard.part) for start, stop in shard.filters)
+    owner = layer.owner_of_row(shard.rows[0])
+    return all(np.all(owner[start:stop] == shard.part) for start, stop in shard.filters)
 
 
 def _size(ranges: Ranges) -> int:
@@ -116,4 +163,5 @@ def _join(before: MapLine, line: MapLine) -> MapLine:
         kernels=(),
         sent_bytes=line.sent_bytes,
         partial_bytes=0,
+        split=line.split,
     )

@@ -51,7 +51,10 @@ def proof_lines(plan: Plan) -> list[str]:
     metrics = plan.metrics
     lines = [f"{metrics.verdict}, found by {metrics.found_by}" if metrics.found_by else metrics.verdict]
     if metrics.bound_bytes:
-        lines[0] += f"; no balanced {plan.settings.grain} placement moves less than {metrics.bound_bytes / MIB:.1f} MiB"
+        which = f"{plan.settings.grain} placement" + (
+            " that splits each layer one way" if metrics.judges_training else ""
+        )
+        lines[0] += f"; no balanced {which} moves less than {metrics.bound_bytes / MIB:.1f} MiB"
     if metrics.is_cut_short:
         lines.append("the search was cut short: another run may end elsewhere; --time-limit 0 runs it to the end")
     if metrics.found_by == "mtkahypar":

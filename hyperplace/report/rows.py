@@ -29,7 +29,7 @@ def limit_word(row: ComparisonRow) -> str:
 
 
 def mark(row: ComparisonRow, comparison: Comparison) -> str:
-    """Return `over` for a row that misses its limit, `best` for the lowest feasible volume of its k and imbalance.
+    """Return `over` for a row that misses its limit, `best` for the lowest training volume of its k and imbalance.
 
     A method without a limit competes under every limit it happens to meet, and is marked with those it wins at.
     """
@@ -44,8 +44,8 @@ def mark(row: ComparisonRow, comparison: Comparison) -> str:
 
 
 def _is_best(row: ComparisonRow, limit: float, comparison: Comparison) -> bool:
-    volumes = [other.volume_bytes for other in comparison.rows if other.k == row.k and _competes(other, limit)]
-    return _competes(row, limit) and row.volume_bytes == min(volumes)
+    volumes = [other.training_volume_bytes for other in comparison.rows if other.k == row.k and _competes(other, limit)]
+    return _competes(row, limit) and row.training_volume_bytes == min(volumes)
 
 
 def _competes(row: ComparisonRow, limit: float) -> bool:

@@ -33,8 +33,9 @@ def versus_table(plan: Plan, others: Sequence[ComparisonRow]) -> "pd.DataFrame":
         )
     ]
     rows += [_row(other, plan) for other in sorted(others, key=order_of)]
-    copied = metrics.data_parallel_bytes
-    rows.append(("data parallelism", NOTHING, copied / MIB, _ratio(copied, ours), NOTHING, ""))
+    if not any(other.method == "data parallelism" for other in others):
+        copied = metrics.data_parallel_bytes
+        rows.append(("data parallelism", NOTHING, copied / MIB, _ratio(copied, ours), NOTHING, ""))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -50,11 +51,13 @@ def render_versus(plan: Plan, others: Sequence[ComparisonRow]) -> "RenderableTyp
 def better_lines(plan: Plan, others: Sequence[ComparisonRow]) -> list[str]:
     """Say which of the others meet the plan's limit and move fewer bytes, the best first, then data parallelism."""
     metrics, imbalance = plan.metrics, plan.settings.imbalance
-    better = [other for other in others if other.volume_bytes < metrics.volume_bytes and other.meets(imbalance)]
+    moved = {other: other.training_volume_bytes if metrics.judges_training else other.volume_bytes for other in others}
+    when = "in training" if metrics.judges_training else "forward"
+    better = [other for other in others if moved[other] < metrics.judged_bytes and other.meets(imbalance)]
     lines = [
         f"{other.method} ({other.partitioner}) meets the limit and moves less: "
-        f"{other.volume_bytes / MIB:,.1f} MiB forward instead of {metrics.volume_bytes / MIB:,.1f}"
-        for other in sorted(better, key=lambda other: (other.volume_bytes, order_of(other)))
+        f"{moved[other] / MIB:,.1f} MiB {when} instead of {metrics.judged_bytes / MIB:,.1f}"
+        for other in sorted(better, key=lambda other: (moved[other], order_of(other)))
     ]
     if metrics.data_parallel_bytes < metrics.training_volume_bytes:
         lines.append(

@@ -19,6 +19,8 @@ METHODS = (
     "fine",
     "auto",
     "auto fine",
+    "hybrid",
+    "data parallelism",
 )
 
 FIGURES = ("max_work", "min_work", "avg_work", "volume_bytes", "max_part_bytes", "training_volume_bytes")
@@ -46,7 +48,7 @@ class ComparisonRow:
     note: str = ""
     work_unit: str = ""
     found_by: str = ""  # who won, where several searched
-    bound_bytes: int | None = None  # no balanced placement of this grain moves less, forward
+    bound_bytes: int | None = None  # no balanced placement of this grain moves less: see judged_bytes
     has_figures: bool = True  # False: the method failed, the note says why, and its figures are all 0
 
     def __post_init__(self) -> None:
@@ -108,6 +110,11 @@ class ComparisonRow:
             note=note,
             has_figures=False,
         )
+
+    @property
+    def judged_bytes(self) -> int:
+        """Return what the method minimised and the bound is about: the hybrid grain's is the volume of training."""
+        return self.training_volume_bytes if self.grain == "hybrid" else self.volume_bytes
 
     @property
     def max_over_min(self) -> float:

@@ -127,6 +127,24 @@ class Layer:
     def parameter_bytes(self) -> int:
         return sum(p.num_bytes for p in self.parameters if p.trained)
 
+    @property
+    def filter_parameter_bytes(self) -> int:
+        """Return the trained parameters of one filter; only of a layer that splits rows is it all there is."""
+        return self.parameter_bytes // self.num_filters
+
+    @property
+    def filter_statistics_bytes(self) -> int:
+        """Return one message about one filter's batch norms where its rows are apart: two numbers per channel."""
+        norms = [call for call in self.calls if call.op.startswith("aten.batch_norm.") and call.args[5]]
+        channels = sum(call.shape[1] for call in norms)
+        element_bytes = self.map_bytes * self.num_filters // _size(self.shape[1:]) if norms else 0
+        return 2 * element_bytes * channels // self.num_filters
+
+    def splits_rows(self, num_rows: int) -> bool:
+        """Say whether rows of the batch, of which it was captured with so many, may be computed apart."""
+        has_rows = self.shape[:1] == (num_rows,) and self.rule is not Rule.WHOLE
+        return has_rows and all(p.num_bytes % self.num_filters == 0 for p in self.parameters if p.trained)
+
     def channels_read(self, operand: Operand, start: int, stop: int) -> tuple[int, int]:
         """Return the range of the operand's channels that filters start..stop read."""
         if operand.reads is Reads.SAME:

@@ -4,7 +4,7 @@ Nets are offsets plus pins: net n joins the vertices pins[offsets[n]:offsets[n +
 of `work_unit`, small enough that their sum fits into 31 bits, as every partitioner wants; costs are bytes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,8 +24,9 @@ class Labels(ArrayValue):
     """What every vertex and net stands for.
 
     A vertex is filters filter_start..filter_stop of layers[layer_of]; a kernel of the fine grain also has channels
-    channel_start..channel_stop, all other vertices have -1 there. A net carries the output of its layer, or, where
-    `net_is_fold`, the layer's partial sums.
+    channel_start..channel_stop, all other vertices have -1 there. A vertex of the hybrid grain has rows
+    row_start..row_stop of the batch, -1 where it has all. A net carries the output of its layer, or, where
+    `net_is_fold`, the layer's partial sums, or, where `net_is_weights`, its gradients and weights.
     """
 
     layers: tuple[str, ...]
@@ -37,17 +38,29 @@ class Labels(ArrayValue):
     is_input: Ints  # per vertex: 1 for the model's input channels
     net_layer: Ints
     net_is_fold: Ints
+    row_start: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # may be left out where all have all rows
+    row_stop: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    net_is_weights: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # may be left out where none is
 
     def __post_init__(self) -> None:
+        for name, usual, like in (
+            ("row_start", -1, "layer_of"),
+            ("row_stop", -1, "layer_of"),
+            ("net_is_weights", 0, "net_layer"),
+        ):
+            if not len(getattr(self, name)):
+                object.__setattr__(self, name, np.full(len(getattr(self, like)), usual))
         for name in self.__dataclass_fields__:
             if name != "layers":
                 object.__setattr__(self, name, frozen_ints(getattr(self, name)))
 
     def vertex(self, number: int) -> str:
-        """Name one vertex in the user's words: `features.2[0:16]`, with `,[3:6]` for a kernel's channels."""
+        """Name one vertex in the user's words: `features.2[0:16]`, with `,[3:6]` for a kernel's channels, then rows."""
         text = f"{self.layers[self.layer_of[number]]}[{self.filter_start[number]}:{self.filter_stop[number]}]"
         if self.channel_start[number] >= 0:
             text += f",[{self.channel_start[number]}:{self.channel_stop[number]}]"
+        if self.row_start[number] >= 0:
+            text += f" rows {self.row_start[number]}:{self.row_stop[number]}"
         return text
 
 

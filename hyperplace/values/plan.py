@@ -1,8 +1,9 @@
 """Who computes and owns what, and every message that takes: the answer a user keeps.
 
-A filter is owned by one part: that part has its output, after reduction and trailing operations. A shard is one dense
-piece of a layer's anchor on one part: filters by channels by rows. In the coarse grain the owner computes all of
-a filter; in the fine grain other parts compute partial sums and send them to the owner.
+A cell is one row of the batch of one filter's output. It is owned by one part: that part has it, after reduction and
+trailing operations. A shard is one dense piece of a layer's anchor on one part: filters by channels by rows. In the
+coarse grain the owner computes all rows of a filter; in the fine grain other parts compute partial sums and send
+them to the owner; in the hybrid grain the rows of a filter may have several owners, and all of them hold its weights.
 """
 
 import math
@@ -14,11 +15,12 @@ import numpy as np
 
 from hyperplace.errors import HyperplaceError, UsageError
 from hyperplace.values.arrays import Ints
+from hyperplace.values.faults import plan_faults
 
 Range = tuple[int, int]
 Ranges = tuple[Range, ...]
 
-GRAINS = ("coarse", "fine")
+GRAINS = ("coarse", "fine", "hybrid")
 FC = ("neurons", "whole")
 COSTS = ("measured", "flops")
 PROVEN_GAP = 1e-3  # a volume this close to its bound counts as optimal
@@ -26,7 +28,7 @@ PROVEN_GAP = 1e-3  # a volume this close to its bound counts as optimal
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked for; `blocks` None means one per filter."""
+    """What was asked for; `blocks` None means one per filter, `row_blocks` are for the hybrid grain only."""
 
     model: str
     k: int
@@ -38,6 +40,7 @@ class Settings:
     blocks: int | None = 64
     fc: str = "neurons"
     seed: int = 0
+    row_blocks: int = 8
 
     def __post_init__(self) -> None:
         if faults := list(self._faults()):
@@ -52,6 +55,8 @@ class Settings:
             yield f"batch {self.batch} has no rows; give --batch 1 or more"
         if self.blocks is not None and self.blocks < 1:
             yield f"blocks {self.blocks} is less than 1; give the most blocks per layer, or all"
+        if self.row_blocks < 1:
+            yield f"row blocks {self.row_blocks} is less than 1; give --row-blocks 1 or more"
         if self.seed < 0:
             yield f"seed {self.seed} is negative; give --seed 0 or more"
         for name, word, known in (("grain", self.grain, GRAINS), ("fc", self.fc, FC), ("costs", self.costs, COSTS)):
@@ -71,10 +76,11 @@ class Shard:
 
 @dataclass(frozen=True)
 class Owner:
-    """The filters of a layer whose finished output lives on a part."""
+    """The filters and rows of a layer whose finished output lives on a part; a part may have several such pieces."""
 
     part: int
     filters: Ranges
+    rows: Range
 
 
 @dataclass(frozen=True)
@@ -92,12 +98,22 @@ class PlannedLayer:
 
     @cached_property
     def owner_of(self) -> Ints:
-        """The part of every filter."""
+        """The part of every filter, where all rows of a filter are on one part."""
+        return self.owner_of_row(0)
+
+    def owner_of_row(self, row: int) -> Ints:
+        """Return the part of one row of every filter."""
         parts = np.full(self.num_filters, -1, np.int64)
         for owner in self.owners:
-            for start, stop in owner.filters:
-                parts[start:stop] = owner.part
+            if owner.rows[0] <= row < owner.rows[1]:
+                for start, stop in owner.filters:
+                    parts[start:stop] = owner.part
         return parts
+
+    @cached_property
+    def row_edges(self) -> tuple[int, ...]:
+        """Between two of these all rows of a filter have one owner."""
+        return tuple(sorted({row for owner in self.owners for row in owner.rows}))
 
 
 @dataclass(frozen=True)
@@ -108,6 +124,7 @@ class Transfer:
     source: int
     target: int
     filters: Ranges
+    rows: Range
     num_bytes: int
     learns: bool = True  # its gradient comes back, as many bytes
 
@@ -120,13 +137,38 @@ class Reduction:
     source: int
     target: int
     filters: Ranges
+    rows: Range
     num_bytes: int
     learns: bool = True
 
 
 @dataclass(frozen=True)
+class Replica:
+    """A part's copy of the trained parameters of filters of which it computes some rows, but not most.
+
+    `owner` computes some too: of the parts that do the one with most rows, the lowest number where several have as
+    many. Per iteration the part sends it parameter_bytes of gradients, and gets as many of weights after its update.
+    statistics_bytes is one message about the filters' batch norms; four of them go: both ways, forward and backward.
+    """
+
+    layer: str
+    part: int
+    owner: int
+    filters: Ranges
+    parameter_bytes: int
+    statistics_bytes: int
+
+    @property
+    def training_bytes(self) -> int:
+        return 2 * self.parameter_bytes + 4 * self.statistics_bytes
+
+
+@dataclass(frozen=True)
 class PartMetrics:
-    """What one part does and holds for one mini-batch; memory is weights, gradients and activations."""
+    """What one part does and holds for one mini-batch; memory is weights, gradients and activations.
+
+    Sent and received are the messages of the forward pass.
+    """
 
     work: int
     parameter_bytes: int
@@ -140,19 +182,25 @@ class PartMetrics:
 
 @dataclass(frozen=True)
 class Metrics:
-    """What a plan costs; volumes are bytes per mini-batch."""
+    """What a plan costs; volumes are bytes per mini-batch.
+
+    volume_bytes are the activations and partial sums of the forward pass. training_volume_bytes are these, their
+    gradients, and what replicas cost. The coarse and the fine grain minimise the first, the hybrid one the second
+    (`judges_training`), and bound_bytes is about what is minimised.
+    """
 
     work_unit: str
     parts: tuple[PartMetrics, ...]
-    volume_bytes: int  # forward: the connectivity volume
-    training_volume_bytes: int  # forward and backward; what nothing trained precedes, like the input, has no gradient
+    volume_bytes: int
+    training_volume_bytes: int  # what nothing trained precedes, like the input, has no gradient
     num_cut_nets: int
     cut_net_bytes: int
     data_parallel_bytes: int  # 2 (k - 1) x parameter bytes
     feasible: bool
     found_by: str = ""  # the partitioner whose result this is
-    bound_bytes: int | None = None  # no balanced placement of this grain moves less, forward
+    bound_bytes: int | None = None  # no balanced placement of this grain moves less
     is_cut_short: bool = False  # a time limit or an interrupt ended the search
+    judges_training: bool = False
 
     @property
     def work_per_part(self) -> tuple[int, ...]:
@@ -167,18 +215,23 @@ class Metrics:
         return max(self.work_per_part) * len(self.parts) / self.total_work if self.total_work else 1.0
 
     @property
+    def judged_bytes(self) -> int:
+        """Return the volume that was minimised."""
+        return self.training_volume_bytes if self.judges_training else self.volume_bytes
+
+    @property
     def gap(self) -> float | None:
         """Return how far above the best possible the volume may be, as a ratio; None without a bound."""
         if self.bound_bytes is None:
             return None
-        return max(0.0, self.volume_bytes / self.bound_bytes - 1) if self.bound_bytes else float(self.volume_bytes > 0)
+        return max(0.0, self.judged_bytes / self.bound_bytes - 1) if self.bound_bytes else float(self.judged_bytes > 0)
 
     @property
     def verdict(self) -> str:
         """Say how good the placement is known to be."""
         if not self.feasible:
             return "over the limit"
-        if self.gap is None or (not self.bound_bytes and self.volume_bytes):
+        if self.gap is None or (not self.bound_bytes and self.judged_bytes):
             return "no bound"
         return "optimal (proven)" if self.gap <= PROVEN_GAP else f"within {self.gap:.1%} of the best possible"
 
@@ -194,7 +247,7 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Plan:
-    """The placement of a model: every filter owned once, every byte that crosses listed."""
+    """The placement of a model: every cell owned once, every byte that crosses listed."""
 
     settings: Settings
     layers: tuple[PlannedLayer, ...]
@@ -202,79 +255,22 @@ class Plan:
     reductions: tuple[Reduction, ...]
     metrics: Metrics
     inputs: tuple[tuple[int, ...], ...] = ()  # the shape of every input of the model, without its rows
+    replicas: tuple[Replica, ...] = ()
 
     def __post_init__(self) -> None:
-        if faults := [*self._layer_faults(), *self._message_faults(), *self._metric_faults()]:
+        if faults := plan_faults(self):
             more = f" (and {len(faults) - 5} more)" if len(faults) > 5 else ""
             raise HyperplaceError("not a plan: " + "; ".join(faults[:5]) + more)
 
     def __repr__(self) -> str:
         s, m = self.settings, self.metrics
+        volume = f"{m.judged_bytes / 2**20:.1f} MiB {'in training' if m.judges_training else 'forward'}"
         return (
             f"Plan({s.model}, k={s.k}, {s.grain} by {s.partitioner}, max/avg {m.max_over_avg:.3f}, "
-            f"{m.volume_bytes / 2**20:.1f} MiB forward in {len(self.messages)} messages)"
+            f"{volume} in {len(self.messages)} messages)"
         )
-
-    def _layer_faults(self) -> list[str]:
-        faults = []
-        for layer in self.layers:
-            owned = np.zeros(layer.num_filters, np.int64)
-            for owner in layer.owners:
-                faults += _part_faults(layer.name, owner.part, self.settings.k)
-                faults += _range_faults(layer.name, "filters", owner.filters, layer.num_filters)
-                for start, stop in owner.filters:
-                    owned[max(start, 0) : max(stop, 0)] += 1
-            if np.any(owned != 1):
-                wrong = int(np.argmax(owned != 1))
-                faults.append(f"filter {wrong} of {layer.name} has {owned[wrong]} owners instead of 1")
-            for shard in layer.shards:
-                faults += _part_faults(layer.name, shard.part, self.settings.k)
-                faults += _range_faults(layer.name, "filters", shard.filters, layer.num_filters)
-                faults += _range_faults(layer.name, "channels", shard.channels, layer.num_channels)
-                faults += _range_faults(layer.name, "rows", (shard.rows,), self.settings.batch)
-        return faults
 
     @property
     def messages(self) -> "tuple[Transfer | Reduction, ...]":
         """Return every message of the forward pass."""
         return (*self.transfers, *self.reductions)
-
-    def _message_faults(self) -> list[str]:
-        faults = []
-        sizes = {layer.name: layer.num_filters for layer in self.layers}
-        for message in self.messages:
-            where = f"a message of {message.layer}"
-            if message.layer not in sizes:
-                faults.append(f"{where}: there is no such layer")
-                continue
-            faults += _part_faults(where, message.source, self.settings.k)
-            faults += _part_faults(where, message.target, self.settings.k)
-            faults += _range_faults(where, "filters", message.filters, sizes[message.layer])
-            if message.source == message.target or message.num_bytes < 0:
-                faults.append(f"{where} goes from part {message.source} to {message.target}: {message.num_bytes} bytes")
-        return faults
-
-    def _metric_faults(self) -> list[str]:
-        faults = []
-        moved = sum(message.num_bytes for message in self.messages)
-        if moved != self.metrics.volume_bytes:
-            faults.append(f"its messages move {moved} bytes, but volume_bytes is {self.metrics.volume_bytes}")
-        both_ways = moved + sum(message.num_bytes for message in self.messages if message.learns)
-        if both_ways != self.metrics.training_volume_bytes:
-            named = f"training_volume_bytes is {self.metrics.training_volume_bytes}"
-            faults.append(f"its messages and their gradients move {both_ways} bytes, but {named}")
-        if len(self.metrics.parts) != self.settings.k:
-            faults.append(f"it has metrics of {len(self.metrics.parts)} parts, but k={self.settings.k}")
-        return faults
-
-
-def _part_faults(where: str, part: int, num_parts: int) -> list[str]:
-    return [] if 0 <= part < num_parts else [f"{where} names part {part}, outside 0..{num_parts - 1}"]
-
-
-def _range_faults(where: str, what: str, ranges: Ranges, size: int) -> list[str]:
-    return [
-        f"{where} has {what} {start}:{stop}, outside 0:{size}"
-        for start, stop in ranges
-        if not 0 <= start < stop <= size
-    ]

@@ -103,3 +103,19 @@ def test_a_model_from_a_file(run, tmp_path) -> None:
     ran = run("partition", f"{tmp_path / 'mine.py'}:net", *options)
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["num_vertices"] == 3 + 8 + 8
+
+
+@pytest.mark.parametrize("grain", ["hybrid", "auto"])
+def test_hybrid_and_auto_say_how_layers_are_split(run, tmp_path, grain) -> None:
+    ran = run("partition", "lenet5", "--k", 2, "--grain", grain, *QUICK, "--out", tmp_path / "out")
+    assert ran.code == 0
+    assert "by rows" in ran.out
+    assert "data parallelism" in ran.out
+    assert hyperplace.load_plan(tmp_path / "out" / "plan.json").settings.grain == "hybrid"
+
+
+def test_auto_refuses_a_vector_of_one_grain(run, tmp_path) -> None:
+    (tmp_path / "v").write_text("0")
+    ran = run("partition", "lenet5", "--grain", "auto", "--from-partition", tmp_path / "v", "--out", tmp_path)
+    assert ran.code == 2
+    assert "--grain" in ran.err

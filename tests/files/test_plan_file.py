@@ -11,18 +11,26 @@ from hyperplace.errors import FileError
 from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.values.plan import Metrics, Owner, PartMetrics, Plan, PlannedLayer, Settings, Shard, Transfer
 
+ROWS = (0, 4)
+
 
 def small_plan() -> Plan:
     part = PartMetrics(10, 4, 8, 16, 6, 0, 1, 0)
     return Plan(
         Settings("net", 2, 0.1, "coarse", "kahypar", "flops", 4),
         (
-            PlannedLayer("x", "input", "input", 2, 0, (Owner(0, ((0, 2),)),), ()),
+            PlannedLayer("x", "input", "input", 2, 0, (Owner(0, ((0, 2),), ROWS),), ()),
             PlannedLayer(
-                "conv", "conv2d", "mixing", 3, 2, (Owner(1, ((0, 3),)),), (Shard(1, ((0, 3),), ((0, 2),), (0, 4)),)
+                "conv",
+                "conv2d",
+                "mixing",
+                3,
+                2,
+                (Owner(1, ((0, 3),), ROWS),),
+                (Shard(1, ((0, 3),), ((0, 2),), (0, 4)),),
             ),
         ),
-        (Transfer("x", 0, 1, ((0, 2),), 6, learns=False),),
+        (Transfer("x", 0, 1, ((0, 2),), ROWS, 6, learns=False),),
         (),
         Metrics("1 flops", (part, replace(part, sent_bytes=0, received_bytes=6)), 6, 6, 1, 6, 100, True),
     )
@@ -62,7 +70,7 @@ def _delete(*path: Any) -> Callable[[Any], None]:
     ("edit", "message"),
     [
         (_set("hyperplace", to="profile"), "not a plan file"),
-        (_set("version", to=0), "plan version 0 cannot be read, only 2"),
+        (_set("version", to=0), "plan version 0 cannot be read, only 3"),
         (_delete("layers"), "plan has no 'layers'"),
         (_set("surprise", to=1), "plan has an unknown entry 'surprise'"),
         (_set("settings", "k", to="2"), 'plan.settings.k must be int, not "2"'),

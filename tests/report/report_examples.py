@@ -12,12 +12,14 @@ from hyperplace.values.plan import (
     Plan,
     PlannedLayer,
     Reduction,
+    Replica,
     Settings,
     Shard,
     Transfer,
 )
 
 MIB = 2**20
+ROWS = (0, 8)
 GOLDEN = Path(__file__).parent / "golden"
 VGG16_PARAMETER_BYTES = 4 * 138_357_544
 
@@ -56,7 +58,7 @@ def layer(name, owners, *, rule="mixing", shards=None, channels=4, reason=""):
     for part, size in owners:
         ranges_of.setdefault(part, []).append((first, first + size))
         first += size
-    owned = tuple(Owner(part, tuple(ranges)) for part, ranges in sorted(ranges_of.items()))
+    owned = tuple(Owner(part, tuple(ranges), ROWS) for part, ranges in sorted(ranges_of.items()))
     if shards is None:
         shards = tuple(Shard(owner.part, owner.filters, ((0, channels),), (0, 8)) for owner in owned)
     return PlannedLayer(name, "conv", rule, first, channels, owned, shards, reason)
@@ -88,10 +90,10 @@ def coarse_plan():
         layer("odd[1]", [(2, 10)], rule="whole", reason="no rule for aten.cumsum"),
     )
     transfers = (
-        Transfer("input", 0, 1, ((0, 3),), 3 * MIB // 2),
-        Transfer("features.0", 0, 1, ((0, 48),), 48 * MIB),
-        Transfer("features.0", 0, 2, ((0, 48),), 48 * MIB),
-        Transfer("features.3", 1, 2, ((0, 127),), 1000),
+        Transfer("input", 0, 1, ((0, 3),), ROWS, 3 * MIB // 2),
+        Transfer("features.0", 0, 1, ((0, 48),), ROWS, 48 * MIB),
+        Transfer("features.0", 0, 2, ((0, 48),), ROWS, 48 * MIB),
+        Transfer("features.3", 1, 2, ((0, 127),), ROWS, 1000),
     )
     return plan(layers, 3, transfers=transfers, work=[90, 105, 105])
 
@@ -102,8 +104,8 @@ def fine_plan():
         Shard(1, ((0, 8),), ((2, 4),), (0, 8)),
     )
     layers = (layer("a", [(0, 8)], shards=kernels), layer("b", [(1, 8)]))
-    reductions = (Reduction("a", 1, 0, ((0, 8),), 5 * MIB),)
-    transfers = (Transfer("a", 0, 1, ((0, 8),), 2 * MIB),)
+    reductions = (Reduction("a", 1, 0, ((0, 8),), ROWS, 5 * MIB),)
+    transfers = (Transfer("a", 0, 1, ((0, 8),), ROWS, 2 * MIB),)
     return plan(layers, 2, transfers=transfers, reductions=reductions, work=[130, 70], grain="fine")
 
 
@@ -113,8 +115,8 @@ def long_plan():
     layers = [layer(f"stage.{i}.conv", [(part, 16)]) for i, part in enumerate(parts)]
     layers.append(layer("a.very.long.name.of.a.layer.that.does.not.fit.into.any.terminal", [(1, 8), (2, 8)]))
     transfers = (
-        Transfer("stage.4.conv", 0, 1, ((0, 16),), MIB),
-        Transfer("stage.19.conv", 0, 1, ((0, 16),), 4 * MIB),
+        Transfer("stage.4.conv", 0, 1, ((0, 16),), ROWS, MIB),
+        Transfer("stage.19.conv", 0, 1, ((0, 16),), ROWS, 4 * MIB),
     )
     return plan(layers, 3, transfers=transfers)
 
@@ -122,7 +124,7 @@ def long_plan():
 def wide_plan(k=128):
     """Everybody has something of one layer; some columns of the map stand for several parts."""
     layers = (layer("all", [(part, 2) for part in range(k)]), layer("last", [(k - 1, 5)]))
-    transfers = tuple(Transfer("all", part, k - 1, ((2 * part, 2 * part + 2),), MIB) for part in range(k - 1))
+    transfers = tuple(Transfer("all", part, k - 1, ((2 * part, 2 * part + 2),), ROWS, MIB) for part in range(k - 1))
     return plan(layers, k, transfers=transfers)
 
 
@@ -168,3 +170,24 @@ def comparison(model="vgg16", batch=32):
         row("coarse", 2, 98.0, 1.06, imbalance=0.1, model=model),
     )
     return Comparison(model, batch, "flops", 64, "whole", VGG16_PARAMETER_BYTES, rows)
+
+
+def hybrid_plan():
+    """Return three layers on two parts: one split by rows, one by filters, one not at all, and one by both."""
+    halves = (Owner(0, ((0, 8),), (0, 3)), Owner(1, ((0, 8),), (3, 8)))
+    by_rows = PlannedLayer(
+        "rows", "conv", "mixing", 8, 4, halves, tuple(Shard(o.part, o.filters, ((0, 4),), o.rows) for o in halves)
+    )
+    pieces = (Owner(0, ((0, 8),), (0, 4)), Owner(0, ((0, 2),), (4, 8)), Owner(1, ((2, 8),), (4, 8)))
+    by_both = PlannedLayer(
+        "both", "conv", "mixing", 8, 4, pieces, tuple(Shard(o.part, o.filters, ((0, 4),), o.rows) for o in pieces)
+    )
+    part = PartMetrics(1, 0, 0, 0, 0, 0, 0, 0)
+    return Plan(
+        settings(2, "hybrid"),
+        (by_rows, layer("filters", [(0, 5), (1, 3)]), layer("whole", [(1, 8)]), by_both),
+        (Transfer("rows", 0, 1, ((0, 8),), (0, 3), MIB), Transfer("filters", 0, 1, ((0, 5),), ROWS, MIB)),
+        (),
+        Metrics("1 flops", (part, part), 2 * MIB, 8 * MIB, 1, MIB, 0, True, judges_training=True),
+        replicas=(Replica("rows", 0, 1, ((0, 8),), MIB, 0), Replica("both", 1, 0, ((2, 8),), MIB // 2, MIB // 4)),
+    )

@@ -2,7 +2,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from report_examples import coarse_plan, comparison, fine_plan, layer, long_plan, plan, png, row, wide_plan
+from report_examples import coarse_plan, comparison, fine_plan, hybrid_plan, layer, long_plan, plan, png, row, wide_plan
 
 from hyperplace.report import comparison_figure, plan_figure
 
@@ -13,7 +13,7 @@ def test_a_plan_of_any_size_is_drawn(k):
     assert png(plan_figure(even)).startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("make", [coarse_plan, fine_plan, long_plan, wide_plan])
+@pytest.mark.parametrize("make", [coarse_plan, fine_plan, hybrid_plan, long_plan, wide_plan])
 def test_every_kind_of_plan_is_drawn(make):
     assert png(plan_figure(make())).startswith(b"\x89PNG")
 

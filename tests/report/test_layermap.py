@@ -1,5 +1,16 @@
 import pytest
-from report_examples import MIB, check_golden, coarse_plan, fine_plan, layer, long_plan, plan, printed, wide_plan
+from report_examples import (
+    MIB,
+    check_golden,
+    coarse_plan,
+    fine_plan,
+    hybrid_plan,
+    layer,
+    long_plan,
+    plan,
+    printed,
+    wide_plan,
+)
 
 from hyperplace.report import layer_map
 from hyperplace.report.bars import fitted, part_list
@@ -7,7 +18,7 @@ from hyperplace.report.maplines import Run, map_lines
 from hyperplace.report.palette import part_color
 from hyperplace.values.plan import Shard
 
-PLANS = {"coarse": coarse_plan, "fine": fine_plan, "long": long_plan, "wide": wide_plan}
+PLANS = {"coarse": coarse_plan, "fine": fine_plan, "hybrid": hybrid_plan, "long": long_plan, "wide": wide_plan}
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -44,7 +55,7 @@ def test_the_bytes_of_all_lines_are_the_volume():
     for make in PLANS.values():
         lines = map_lines(make())
         moved = sum(line.sent_bytes + line.partial_bytes for line in lines)
-        assert moved == make().metrics.volume_bytes
+        assert moved == make().metrics.judged_bytes
 
 
 def test_neighbours_on_one_part_share_a_line_that_ends_where_bytes_leave():

@@ -17,6 +17,7 @@ from hyperplace.values.plan import (
     Transfer,
 )
 
+ROWS = (0, 8)
 PART = PartMetrics(1, 0, 0, 0, 0, 0, 0, 0)
 CONV = PlannedLayer(
     name="conv",
@@ -24,15 +25,15 @@ CONV = PlannedLayer(
     rule="mixing",
     num_filters=4,
     num_channels=3,
-    owners=(Owner(0, ((0, 2),)), Owner(1, ((2, 4),))),
+    owners=(Owner(0, ((0, 2),), ROWS), Owner(1, ((2, 4),), ROWS)),
     shards=(Shard(0, ((0, 2),), ((0, 3),), (0, 8)), Shard(1, ((2, 4),), ((0, 3),), (0, 8))),
 )
-INPUT = PlannedLayer("x", "input", "input", 3, 0, (Owner(0, ((0, 3),)),), ())
+INPUT = PlannedLayer("x", "input", "input", 3, 0, (Owner(0, ((0, 3),), ROWS),), ())
 GOOD = Plan(
     settings=Settings("net", 2, 0.1, "coarse", "kahypar", "flops", 8),
     layers=(INPUT, CONV),
-    transfers=(Transfer("x", 0, 1, ((0, 3),), 96, learns=False),),
-    reductions=(Reduction("conv", 0, 1, ((2, 3),), 4),),
+    transfers=(Transfer("x", 0, 1, ((0, 3),), ROWS, 96, learns=False),),
+    reductions=(Reduction("conv", 0, 1, ((2, 3),), ROWS, 4),),
     metrics=Metrics("1 flops", (PART, PART), 100, 104, 1, 100, 0, True),
 )
 
@@ -47,15 +48,18 @@ def with_transfer(**changes):
 
 BROKEN = {
     "a filter without an owner": (with_conv(owners=CONV.owners[:1]), "filter 2 of conv has 0 owners"),
-    "two owners": (with_conv(owners=(Owner(0, ((0, 3),)), CONV.owners[1])), "filter 2 of conv has 2 owners"),
+    "two owners": (with_conv(owners=(Owner(0, ((0, 3),), ROWS), CONV.owners[1])), "filter 2 of conv has 2 owners"),
     "no owners": (with_conv(owners=()), "filter 0 of conv has 0 owners"),
     "an owner outside the filters": (
-        with_conv(owners=(CONV.owners[0], Owner(1, ((2, 5),)))),
+        with_conv(owners=(CONV.owners[0], Owner(1, ((2, 5),), ROWS))),
         "conv has filters 2:5, outside 0:4",
     ),
-    "a negative range": (with_conv(owners=(Owner(0, ((-2, 2),)), CONV.owners[1])), "conv has filters -2:2"),
-    "an empty range": (with_conv(owners=(*CONV.owners, Owner(0, ((1, 1),)))), "conv has filters 1:1"),
-    "an owner on no part": (with_conv(owners=(CONV.owners[0], Owner(2, ((2, 4),)))), r"conv names part 2.*0\.\.1"),
+    "a negative range": (with_conv(owners=(Owner(0, ((-2, 2),), ROWS), CONV.owners[1])), "conv has filters -2:2"),
+    "an empty range": (with_conv(owners=(*CONV.owners, Owner(0, ((1, 1),), ROWS))), "conv has filters 1:1"),
+    "an owner on no part": (
+        with_conv(owners=(CONV.owners[0], Owner(2, ((2, 4),), ROWS))),
+        r"conv names part 2.*0\.\.1",
+    ),
     "a shard on no part": (with_conv(shards=(replace(CONV.shards[0], part=-1),)), "conv names part -1"),
     "a shard outside the channels": (
         with_conv(shards=(replace(CONV.shards[0], channels=((0, 4),)),)),

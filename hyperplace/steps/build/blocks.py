@@ -6,6 +6,7 @@ reads only a slice, and between the groups of a grouped layer. `blocks` is the m
 groups and slices force more are there more.
 """
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -30,6 +31,12 @@ def filter_blocks(graph: Graph, blocks: int | None, fc: str, cuts: Edges | None 
         edges[name] = set(_cuts(sorted(edges[name]), size)) | (cuts or {}).get(name, set())
     pass_on_edges(graph, edges)
     return {name: np.array(sorted(cuts), np.int64) for name, cuts in edges.items()}
+
+
+def row_edges(batch: int, row_blocks: int, cuts: Iterable[int] = ()) -> Ints:
+    """Return the boundaries of at most `row_blocks` blocks of rows, the same for all layers, and those of `cuts`."""
+    pieces = min(batch, row_blocks)
+    return np.array(sorted({*(i * batch // pieces for i in range(pieces + 1)), *cuts}), np.int64)
 
 
 def is_solid(layer: Layer, fc: str) -> bool:

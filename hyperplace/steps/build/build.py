@@ -1,35 +1,29 @@
-"""The coarse and the fine hypergraph of a graph.
+"""The hypergraph of a graph; the coarse and the fine one here, the hybrid one beside it (hybrid.py).
 
 Coarse: a vertex per filter block. Fine: a layer that sums over channels has a vertex per (filter block, channel
 block) kernel and a reduction vertex per filter block; every other layer is as in coarse. Either way each block has one
 net to all that read it (expand), in the fine grain also one from its kernels to its reduction (fold).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from hyperplace.errors import UsageError
-from hyperplace.steps.build.blocks import filter_blocks, is_solid
+from hyperplace.steps.build.blocks import filter_blocks, is_solid, row_edges
+from hyperplace.steps.build.hybrid import add_cells
 from hyperplace.steps.build.nets import Assembly
+from hyperplace.steps.build.pieces import Piece, pieces_of, spans
 from hyperplace.values.arrays import Ints
-from hyperplace.values.graph import Graph, Layer, Operand
+from hyperplace.values.graph import Graph, Layer
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.plan import FC, GRAINS
 from hyperplace.values.profile import LayerCost, Profile
 from hyperplace.values.ties import Edges
 
 DEFAULT_BLOCKS = 64
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """A block of a producer as a range of an operand's channels."""
-
-    layer: str
-    block: int
-    start: int
-    stop: int
+DEFAULT_ROW_BLOCKS = 8
 
 
 @dataclass
@@ -49,10 +43,13 @@ def build(
     blocks: int | None = DEFAULT_BLOCKS,
     fc: str = "neurons",
     cuts: Edges | None = None,
+    row_blocks: int = DEFAULT_ROW_BLOCKS,
+    row_cuts: Iterable[int] = (),
 ) -> Hypergraph:
     """Return the hypergraph of the graph; `blocks` None means a block per filter.
 
-    `cuts` are further block boundaries, for a placement that is already known to the filter.
+    `cuts` are further block boundaries, for a placement that is already known to the filter; `row_cuts` likewise for
+    rows. `row_blocks` is the most blocks of rows, for the hybrid grain only.
     """
     if grain not in GRAINS:
         raise UsageError(f"grain {grain!r} is unknown; choose one of {', '.join(GRAINS)}")
@@ -60,10 +57,15 @@ def build(
         raise UsageError(f"fc {fc!r} is unknown; choose one of {', '.join(FC)}")
     if blocks is not None and blocks < 1:
         raise UsageError(f"blocks {blocks} is less than 1; give the most blocks per layer, or all")
+    if row_blocks < 1:
+        raise UsageError(f"row blocks {row_blocks} is less than 1; give the most blocks of rows")
     if missing := [layer.name for layer in graph.layers if layer.name not in profile]:
         raise UsageError(f"the profile has no layer {missing[0]}; it belongs to another model: measure it again")
     edges = filter_blocks(graph, blocks, fc, cuts)
     assembly = Assembly(graph)
+    if grain == "hybrid":
+        add_cells(assembly, profile, edges, row_edges(profile.batch, row_blocks, row_cuts), fc)
+        return assembly.hypergraph(profile.unit)
     placed: dict[str, _Placed] = {}
     for layer in graph.layers:
         split = grain == "fine" and layer.sums_channels
@@ -78,11 +80,11 @@ def _add_blocks(
     assembly: Assembly, layer: Layer, cost: LayerCost, edges: dict[str, Ints], placed: dict[str, _Placed]
 ) -> _Placed:
     """Add a vertex per block, and enter each as a reader of what it reads."""
-    filters = _spans(edges[layer.name])
+    filters = spans(edges[layer.name])
     work = np.diff(filters).ravel() * np.float64(cost.filter_work)
     vertices = assembly.add_vertices(assembly.graph.index_of[layer.name], filters, None, work)
     for operand in layer.operands:
-        pieces = _pieces(operand, edges)
+        pieces = pieces_of(operand, edges)
         ranges = [layer.channels_read(operand, *span) for span in filters.tolist()]
         if len(set(ranges)) == 1:
             for piece in pieces:
@@ -104,7 +106,7 @@ def _add_solid(
     filters = np.array([[0, layer.num_filters]])
     vertex = assembly.add_vertices(assembly.graph.index_of[layer.name], filters, None, work)
     for operand in layer.operands:
-        for piece in _pieces(operand, edges):
+        for piece in pieces_of(operand, edges):
             placed[piece.layer].readers[piece.block].append(vertex)
     num_blocks = len(edges[layer.name]) - 1
     return _Placed(np.repeat(vertex, num_blocks), [[] for _ in range(num_blocks)], [])
@@ -114,9 +116,9 @@ def _add_kernels(
     assembly: Assembly, layer: Layer, cost: LayerCost, edges: dict[str, Ints], placed: dict[str, _Placed]
 ) -> _Placed:
     """Add a vertex per (filter block, channel block) and a reduction per filter block."""
-    number, filters = assembly.graph.index_of[layer.name], _spans(edges[layer.name])
+    number, filters = assembly.graph.index_of[layer.name], spans(edges[layer.name])
     (operand,) = layer.operands
-    pieces = _pieces(operand, edges)
+    pieces = pieces_of(operand, edges)
     channels = np.array([(piece.start, piece.stop) for piece in pieces])
     kernels = []
     for start, stop in filters.tolist():
@@ -132,7 +134,7 @@ def _add_kernels(
     return _Placed(reductions, [[] for _ in reductions], [vertices for _, vertices in kernels])
 
 
-def _enter_kernels(kernels: list[tuple[Ints, Ints]], pieces: list[_Piece], placed: dict[str, _Placed]) -> None:
+def _enter_kernels(kernels: list[tuple[Ints, Ints]], pieces: list[Piece], placed: dict[str, _Placed]) -> None:
     """Enter every kernel as a reader of the block its channels come from."""
     read = np.concatenate([piece for piece, _ in kernels])
     vertices = np.concatenate([v for _, v in kernels])
@@ -152,20 +154,3 @@ def _add_nets(assembly: Assembly, layer: Layer, placed: _Placed, edges: Ints, ba
     for block, readers in enumerate(placed.readers):
         cost = sizes[block] * layer.map_bytes * batch
         assembly.add_net(number, [placed.makers[block : block + 1], *readers], cost)
-
-
-def _spans(edges: Ints) -> Ints:
-    return np.column_stack([edges[:-1], edges[1:]])
-
-
-def _pieces(operand: Operand, edges: dict[str, Ints]) -> list[_Piece]:
-    """Return the producers' blocks that make up an operand, in the order of its channels."""
-    pieces = []
-    for first, source in operand.located():
-        cuts = edges[source.layer]
-        low, high = np.searchsorted(cuts, source.start, "right") - 1, np.searchsorted(cuts, source.stop, "left")
-        for block in range(int(low), int(high)):
-            start = max(int(cuts[block]), source.start) - source.start
-            stop = min(int(cuts[block + 1]), source.stop) - source.start
-            pieces.append(_Piece(source.layer, block, first + start * source.width, first + stop * source.width))
-    return pieces

@@ -16,24 +16,31 @@ class Assembly:
         self.num_vertices = 0
         self._layer_of: list[Ints] = []
         self._spans: list[Ints] = []  # filter start, filter stop, channel start, channel stop
+        self._rows: list[Ints] = []  # row start, row stop
         self._work: list[Floats] = []
         self._nets: list[Ints] = []
         self._costs: list[int] = []
         self._net_layer: list[int] = []
         self._net_is_fold: list[bool] = []
+        self._net_is_weights: list[bool] = []
 
-    def add_vertices(self, layer: int, filters: Ints, channels: Ints | None, work: Floats) -> Ints:
-        """Add a vertex per row of `filters` (start, stop) and return their numbers."""
+    def add_vertices(
+        self, layer: int, filters: Ints, channels: Ints | None, work: Floats, rows: Ints | None = None
+    ) -> Ints:
+        """Add a vertex per line of `filters` (start, stop) and return their numbers."""
         count = len(filters)
         spans = channels if channels is not None else np.full((count, 2), -1, np.int64)
         self._layer_of.append(np.full(count, layer, np.int64))
         self._spans.append(np.hstack([filters, spans]))
+        self._rows.append(rows if rows is not None else np.full((count, 2), -1, np.int64))
         self._work.append(work)
         numbers = np.arange(self.num_vertices, self.num_vertices + count)
         self.num_vertices += count
         return numbers
 
-    def add_net(self, layer: int, pins: list[Ints], cost: int, *, is_fold: bool = False) -> None:
+    def add_net(
+        self, layer: int, pins: list[Ints], cost: int, *, is_fold: bool = False, is_weights: bool = False
+    ) -> None:
         """Add the net of the pins; one that joins a vertex with nobody is left out."""
         net = pins[0] if len(pins) == 1 else np.concatenate(pins)
         if len(pins) > 2:  # an operand may read the same block twice
@@ -43,11 +50,13 @@ class Assembly:
             self._costs.append(cost)
             self._net_layer.append(layer)
             self._net_is_fold.append(is_fold)
+            self._net_is_weights.append(is_weights)
 
     def hypergraph(self, unit: str) -> Hypergraph:
         """Return what was collected; `unit` is the unit of the vertices' work."""
         weights, work_unit = whole_weights(np.concatenate(self._work), unit)
         layer_of, spans = np.concatenate(self._layer_of), np.vstack(self._spans)
+        rows = np.vstack(self._rows)
         inputs = np.array([layer.rule == "input" for layer in self.graph.layers])
         labels = Labels(
             tuple(layer.name for layer in self.graph.layers),
@@ -59,6 +68,9 @@ class Assembly:
             is_input=inputs[layer_of],
             net_layer=np.array(self._net_layer),
             net_is_fold=np.array(self._net_is_fold),
+            row_start=rows[:, 0],
+            row_stop=rows[:, 1],
+            net_is_weights=np.array(self._net_is_weights),
         )
         offsets = np.concatenate([[0], np.cumsum([len(net) for net in self._nets])])
         pins = np.concatenate(self._nets) if self._nets else np.empty(0, np.int64)

@@ -21,7 +21,9 @@ def generate(graph: Graph, plan: Plan) -> str:
 
 
 def _check(graph: Graph, plan: Plan) -> None:
-    """Refuse a plan of another model."""
+    """Refuse a plan of another model, and one that splits rows."""
+    if plan.settings.grain == "hybrid":
+        raise UsageError("programs of hybrid plans cannot be written yet; make the plan with --grain coarse or fine")
     remedy = "give the model the plan was made for, or make the plan again"
     if len(graph.layers) != len(plan.layers):
         raise UsageError(f"the plan has {len(plan.layers)} layers, the model {len(graph.layers)}; {remedy}")

@@ -81,6 +81,26 @@ def _spread(labels: Labels, vertices: Ints, work: Ints) -> Ints:
     return parts
 
 
+def dataparallel(task: Task) -> Ints:
+    """Split the rows of every layer evenly over all parts; what has all rows goes where there is least work then."""
+    labels = labels_of(task, "dataparallel")
+    has_rows = labels.row_start >= 0
+    num_blocks = len(np.unique(labels.row_start[has_rows]))
+    batch = int(labels.row_stop.max())
+    if not num_blocks or num_blocks < min(task.num_parts, batch):
+        raise UsageError(
+            f"dataparallel needs a block of rows for each of {task.num_parts} parts, and there are {num_blocks}; "
+            f"give --grain hybrid --row-blocks {task.num_parts}"
+        )
+    middle = (labels.row_start + labels.row_stop) * task.num_parts // (2 * batch)
+    part_of = np.where(has_rows, middle, 0)
+    work = np.bincount(part_of[has_rows], task.hypergraph.weights[has_rows], minlength=task.num_parts)
+    for vertex in np.flatnonzero(~has_rows).tolist():
+        part_of[vertex] = int(np.argmin(work))
+        work[part_of[vertex]] += task.hypergraph.weights[vertex]
+    return part_of
+
+
 def labels_of(task: Task, partitioner: str) -> Labels:
     """Return the labels, or say why the partitioner needs them."""
     if task.hypergraph.labels is None:

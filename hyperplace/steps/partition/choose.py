@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from hyperplace.errors import UsageError
-from hyperplace.steps.partition.baselines import horizontal, incremental, random, single
+from hyperplace.steps.partition.baselines import dataparallel, horizontal, incremental, random, single
 from hyperplace.steps.partition.kahypar import kahypar
 from hyperplace.steps.partition.layerwise import layerwise
 from hyperplace.steps.partition.mtkahypar import mtkahypar
@@ -21,6 +21,7 @@ PARTITIONERS: dict[str, Callable[[Task], Ints]] = {
     "layerwise": layerwise,
     "horizontal": horizontal,
     "incremental": incremental,
+    "dataparallel": dataparallel,
     "random": random,
 }
 

@@ -1,9 +1,9 @@
 """Exchange interchangeable filters so that what a part holds of a layer is one range.
 
 A part that holds 205 of 512 equal filters may as well hold the first 205: no byte and no work changes, and shards
-become slices instead of gathers. Filters tied channel by channel (an add and its operands) move together: a column is
-such a set of tied filters, and columns of one type, that is in the same interchangeable runs of the same layers, are
-sorted by what is assigned to their members.
+become slices instead of gathers. A filter takes all its rows along, whoever owns them. Filters tied channel by
+channel (an add and its operands) move together: a column is such a set of tied filters, and columns of one type, that
+is in the same interchangeable runs of the same layers, are sorted by what is assigned to their members.
 """
 
 from itertools import groupby
@@ -73,7 +73,7 @@ def _entries(graph: Graph, found: dict[str, Assignment], base: Ints) -> dict[int
         assignment = found[layer.name]
         for filter_ in range(layer.num_filters):
             mine = entries[int(base[number]) + filter_]
-            mine.append((assignment.owner, filter_))
+            mine.append((assignment.pattern_of, filter_))
             if assignment.grid is not None:
                 mine.append((assignment.row_of, filter_))
     for layer in graph.layers:

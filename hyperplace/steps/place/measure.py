@@ -25,12 +25,17 @@ def metrics(
     extra = connectivity(hypergraph, partition) - 1
     volumes = extra * hypergraph.costs
     learns = np.array([layer.name in graph.learning for layer in graph.layers])[hypergraph.labels.net_layer]
+    if is_hybrid := settings.grain == "hybrid":  # whose nets cost what they cost in training
+        forward = np.where(hypergraph.labels.net_is_weights, 0, np.where(learns, volumes // 2, volumes))
+        training = int(volumes.sum())
+    else:
+        forward, training = volumes, int(volumes.sum() + volumes[learns].sum())
     work = work_per_part(hypergraph, partition)
     return Metrics(
         work_unit=hypergraph.work_unit,
         parts=_parts(graph, found, messages, work, settings),
-        volume_bytes=int(volumes.sum()),
-        training_volume_bytes=int(volumes.sum() + volumes[learns].sum()),
+        volume_bytes=int(forward.sum()),
+        training_volume_bytes=training,
         num_cut_nets=int((extra > 0).sum()),
         cut_net_bytes=int(hypergraph.costs[extra > 0].sum()),
         data_parallel_bytes=2 * (settings.k - 1) * graph.parameter_bytes,
@@ -38,6 +43,7 @@ def metrics(
         found_by=partition.found_by,
         bound_bytes=partition.bound_bytes,
         is_cut_short=partition.is_cut_short,
+        judges_training=is_hybrid,
     )
 
 
@@ -46,9 +52,9 @@ def _parts(
 ) -> tuple[PartMetrics, ...]:
     parameters, saved = np.zeros(settings.k), np.zeros(settings.k, np.int64)
     for layer in graph.layers:
-        owned = np.bincount(found[layer.name].owner, minlength=settings.k)
-        saved += owned * layer.saved_bytes * settings.batch
-        parameters += _parameter_bytes(layer, found[layer.name], owned)
+        cells, held_filters = _holdings(found[layer.name], settings.k)
+        saved += cells * layer.saved_bytes
+        parameters += _parameter_bytes(layer, found[layer.name], held_filters)
     sent, received = np.zeros(settings.k, np.int64), np.zeros(settings.k, np.int64)
     num_sent, num_received = np.zeros(settings.k, np.int64), np.zeros(settings.k, np.int64)
     for message in messages:
@@ -61,6 +67,16 @@ def _parts(
     memory = 2 * held + activations
     rows = zip(work, held, activations, memory, sent, received, num_sent, num_received, strict=True)
     return tuple(PartMetrics(*(int(x) for x in row)) for row in rows)
+
+
+def _holdings(assignment: Assignment, num_parts: int) -> tuple[Ints, Ints]:
+    """Return the cells that every part owns, and the filters of which it owns any."""
+    cells, filters = np.zeros(num_parts, np.int64), np.zeros(num_parts, np.int64)
+    counts = np.bincount(assignment.pattern_of, minlength=len(assignment.patterns))
+    for pattern, count in zip(assignment.patterns, counts.tolist(), strict=True):
+        np.add.at(cells, pattern, assignment.num_rows * count)
+        filters[np.unique(pattern)] += count
+    return cells, filters
 
 
 def _parameter_bytes(layer: Layer, assignment: Assignment, owned: Ints) -> Floats:

@@ -5,6 +5,7 @@ from hyperplace.steps.place.assignment import assignments
 from hyperplace.steps.place.exchange import exchange
 from hyperplace.steps.place.measure import metrics
 from hyperplace.steps.place.messages import reductions, transfers
+from hyperplace.steps.place.replicas import replicas
 from hyperplace.steps.place.shards import planned_layer
 from hyperplace.values.graph import Graph, Rule
 from hyperplace.values.hypergraph import Hypergraph
@@ -28,13 +29,14 @@ def place(graph: Graph, hypergraph: Hypergraph, partition: Partition, settings: 
         raise UsageError(
             "a hypergraph from a file does not say which filters its vertices are; build it from the model"
         )
-    found = assignments(graph, hypergraph.labels, partition)
+    found = assignments(graph, hypergraph.labels, partition, settings.batch)
     exchange(graph, found)
     return Plan(
         settings,
         tuple(planned_layer(layer, found[layer.name], settings.batch) for layer in graph.layers),
-        sent := transfers(graph, found, settings.k, settings.batch),
+        sent := transfers(graph, found, settings.k),
         reduced := reductions(graph, found, settings.batch),
         metrics(graph, hypergraph, partition, found, (*sent, *reduced), settings),
         inputs=tuple(layer.shape[1:] for layer in graph.layers if layer.rule is Rule.INPUT),
+        replicas=tuple(replica for layer in graph.layers for replica in replicas(layer, found[layer.name])),
     )

@@ -3,19 +3,18 @@
 import numpy as np
 
 from hyperplace.steps.place.assignment import Assignment
-from hyperplace.steps.place.messages import channels_read
-from hyperplace.steps.place.ranges import ranges_of
+from hyperplace.steps.place.ranges import ranges_of, rectangles
 from hyperplace.values.graph import Layer
-from hyperplace.values.plan import Owner, PlannedLayer, Shard
+from hyperplace.values.plan import Owner, PlannedLayer, Ranges, Shard
 
 
 def planned_layer(layer: Layer, assignment: Assignment, batch: int) -> PlannedLayer:
     """Return the layer with its owners and shards."""
     owners = tuple(
-        Owner(part, ranges_of(np.flatnonzero(assignment.owner == part)))
+        Owner(part, filters, rows)
         for part in np.unique(assignment.owner).tolist()
+        for filters, rows in rectangles(assignment.owner == part, assignment.row_edges)
     )
-    shards = _kernel_shards if assignment.grid is not None else _filter_shards
     return PlannedLayer(
         name=layer.name,
         kind=layer.kind,
@@ -23,23 +22,29 @@ def planned_layer(layer: Layer, assignment: Assignment, batch: int) -> PlannedLa
         num_filters=layer.num_filters,
         num_channels=layer.operands[0].num_channels if layer.operands else 0,
         owners=owners,
-        shards=shards(layer, assignment, owners, batch),
+        shards=_filter_shards(layer, owners) if assignment.grid is None else _kernel_shards(assignment, batch),
         reason=layer.reason,
     )
 
 
-def _filter_shards(layer: Layer, assignment: Assignment, owners: tuple[Owner, ...], batch: int) -> tuple[Shard, ...]:
-    """Return a shard per owner: its filters with every channel they read."""
+def _filter_shards(layer: Layer, owners: tuple[Owner, ...]) -> tuple[Shard, ...]:
+    """Return a shard per piece that a part owns: its filters with every channel they read."""
     if not layer.operands:
         return ()
-    return tuple(
-        Shard(owner.part, owner.filters, ranges_of(np.flatnonzero(read)), (0, batch))
-        for owner in owners
-        for read in [channels_read(layer, layer.operands[0], assignment, owner.part)]
-    )
+    return tuple(Shard(owner.part, owner.filters, _channels(layer, owner.filters), owner.rows) for owner in owners)
 
 
-def _kernel_shards(layer: Layer, assignment: Assignment, owners: tuple[Owner, ...], batch: int) -> tuple[Shard, ...]:
+def _channels(layer: Layer, filters: Ranges) -> Ranges:
+    """Return the channels of the first operand that the filters read."""
+    operand = layer.operands[0]
+    read = np.zeros(operand.num_channels, bool)
+    for start, stop in filters:
+        low, high = layer.channels_read(operand, start, stop)
+        read[low:high] = True
+    return ranges_of(np.flatnonzero(read))
+
+
+def _kernel_shards(assignment: Assignment, batch: int) -> tuple[Shard, ...]:
     """Return, per part, a shard for all filters of which it computes the same channels: few and dense."""
     assert assignment.grid is not None
     shards = []

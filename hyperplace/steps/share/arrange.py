@@ -19,27 +19,28 @@ def arrange(runs: Runs, shares: Shares) -> dict[str, Ints]:
     for first in range(len(runs.layers)):
         if first in owners:
             continue
-        owners[first] = _in_order(shares.filters[first])
+        owners[first] = in_order(shares.filters[first])
         queue = deque([first])
         while queue:
             run = queue.popleft()
             for other in (*runs.tied[run], *mates[run]):
                 if other not in owners:
-                    owners[other] = _along(_stretched(owners[run], int(runs.sizes[other])), shares.filters[other])
+                    owners[other] = along(stretched(owners[run], int(runs.sizes[other])), shares.filters[other])
                     queue.append(other)
     return _by_layer(runs, owners)
 
 
-def _in_order(counts: Ints) -> Ints:
+def in_order(counts: Ints) -> Ints:
+    """Return the owners where each part gets its count, one part after the other."""
     return np.repeat(np.arange(len(counts)), counts)
 
 
-def _stretched(owner: Ints, size: int) -> Ints:
+def stretched(owner: Ints, size: int) -> Ints:
     """Return the owners of the same channels seen by a run of another size (several features per filter)."""
     return owner[np.arange(size) * len(owner) // size]
 
 
-def _along(beside: Ints, counts: Ints) -> Ints:
+def along(beside: Ints, counts: Ints) -> Ints:
     """Give each part its count, first where the run beside is on that part too, then wherever there is room."""
     owner = np.full(len(beside), -1, np.int64)
     left = counts.copy()
@@ -47,7 +48,7 @@ def _along(beside: Ints, counts: Ints) -> Ints:
         kept = np.flatnonzero(beside == part)[: counts[part]]
         owner[kept] = part
         left[part] -= len(kept)
-    owner[owner < 0] = _in_order(left)
+    owner[owner < 0] = in_order(left)
     return owner
 
 

@@ -129,13 +129,13 @@ def test_one_part_moves_nothing(name, grain):
 def test_exchange_moves_no_byte_and_no_filter_between_parts(name, grain):
     graph, h = graph_of(name), hypergraph_of(name, grain)
     partition = partition_of(h, 3, "random")
-    before = assignments(graph, h.labels, partition)
-    sent, reduced = transfers(graph, before, 3, BATCH), reductions(graph, before, BATCH)
+    before = assignments(graph, h.labels, partition, BATCH)
+    sent, reduced = transfers(graph, before, 3), reductions(graph, before, BATCH)
     plan = place(graph, h, partition, settings_of(name, grain, 3))
     assert bytes_by_route(plan.transfers) == bytes_by_route(sent)
     assert bytes_by_route(plan.reductions) == bytes_by_route(reduced)
     for layer in plan.layers:
-        assert Counter(layer.owner_of.tolist()) == Counter(before[layer.name].owner.tolist())
+        assert Counter(layer.owner_of.tolist()) == Counter(before[layer.name].owner[:, 0].tolist())
     same = place(graph, h, partition, settings_of(name, grain, 3))
     assert plan == same
 

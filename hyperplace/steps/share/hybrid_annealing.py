@@ -1,0 +1,187 @@
+"""The inner loop of the hybrid local search, compiled by numba: shares of runs, each split by filters or by rows.
+
+The state is the matrix of counts, how every run is split, and what can be updated beside it: what each part receives
+of each run, the load of each part, volume and overload. All changes go through `put` and `turn`, which note them in a
+journal, so that a move can be taken back. Overload is allowed at a price that rises as the temperature falls.
+"""
+
+from typing import NamedTuple
+
+import numba
+
+from hyperplace.values.arrays import Floats, Ints
+
+
+class Problem(NamedTuple):
+    """The runs as plain arrays; of links the first items are offsets into the same array."""
+
+    sizes: Ints
+    batch: int
+    work: Floats  # of a whole run
+    whole_bytes: Floats
+    copy_bytes: Floats
+    is_solid: Ints
+    splits_rows: Ints
+    readers: Ints  # the runs that read all of a run
+    tied: Ints  # the runs that read a run channel by channel
+    feeds: Ints  # the runs that a run reads, either way
+    near: Ints  # all of these
+    limit: float
+
+
+class State(NamedTuple):
+    """What the moves change."""
+
+    counts: Ints  # [run, part]
+    by_rows: Ints  # [run]
+    received: Floats  # [run, part]: the bytes of the run that the part must receive
+    load: Floats  # [part]
+    totals: Floats  # volume, overload
+    parts_of: Ints  # [run]: how many parts have some of it, then which, in no order
+    runs_on: Ints  # [part]: how many runs it has some of, then which
+    places: Ints  # [run, part]: where the part stands in parts_of, and the run in runs_on
+    journal: Ints  # of the present move: how many, then run, part (-1: turned), count before of each
+
+
+class Schedule(NamedTuple):
+    """Temperature (bytes) and price of overload (bytes per work), at the start and at the end."""
+
+    hot: float
+    cold: float
+    cheap: float
+    dear: float
+
+
+@numba.njit(cache=True, error_model="numpy")
+def units_of(problem: Problem, state: State, run: int) -> int:
+    return problem.batch if state.by_rows[run] else problem.sizes[run]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def share_of(problem: Problem, state: State, run: int, part: int) -> float:
+    return float(state.counts[run, part] / units_of(problem, state, run))
+
+
+@numba.njit(cache=True, error_model="numpy")
+def receive(problem: Problem, state: State, run: int, part: int) -> None:
+    """Count again the bytes of a run that a part must receive."""
+    rows, filters = 0.0, 0.0  # of which the part wants all filters, and all rows
+    for i in range(problem.readers[run], problem.readers[run + 1]):
+        reader = problem.readers[i]
+        if state.counts[reader, part] > 0:
+            rows = max(rows, share_of(problem, state, reader, part) if state.by_rows[reader] else 1.0)
+    for i in range(problem.tied[run], problem.tied[run + 1]):
+        reader = problem.tied[i]
+        share = share_of(problem, state, reader, part)
+        if state.by_rows[reader]:
+            rows = max(rows, share)
+        else:
+            filters = max(filters, share)
+    own = share_of(problem, state, run, part)
+    along, across = (rows, filters) if state.by_rows[run] else (filters, rows)
+    beyond = max(0.0, along - own)
+    total = problem.whole_bytes[run] * (beyond + (1.0 - own - beyond) * across)
+    state.totals[0] += total - state.received[run, part]
+    state.received[run, part] = total
+
+
+@numba.njit(cache=True, error_model="numpy")
+def put(problem: Problem, state: State, run: int, part: int, count: int) -> None:
+    """Set how much of a run a part has, and all that depends on it."""
+    before = state.counts[run, part]
+    if count == before:
+        return
+    note(state, run, part, before)
+    excess = max(0.0, state.load[part] - problem.limit)
+    state.counts[run, part] = count
+    state.load[part] += (count - before) * problem.work[run] / units_of(problem, state, run)
+    state.totals[1] += max(0.0, state.load[part] - problem.limit) - excess
+    step = int(count > 0) - int(before > 0)
+    if state.by_rows[run]:
+        state.totals[0] += step * problem.copy_bytes[run]
+    if step > 0:
+        enlist(state, run, part)
+    elif step < 0:
+        delist(state, run, part)
+    receive(problem, state, run, part)
+    for i in range(problem.feeds[run], problem.feeds[run + 1]):
+        receive(problem, state, problem.feeds[i], part)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def turn(problem: Problem, state: State, run: int) -> None:
+    """Split a run the other way; it must be on no part at this moment."""
+    note(state, run, -1, 0)
+    state.by_rows[run] = 1 - state.by_rows[run]
+    # Of n parts n - 1 cost a copy: with none at all that is one less than nothing.
+    state.totals[0] += -problem.copy_bytes[run] if state.by_rows[run] else problem.copy_bytes[run]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def note(state: State, run: int, part: int, before: int) -> None:
+    i = state.journal[0, 0] + 1
+    state.journal[i, 0], state.journal[i, 1], state.journal[i, 2] = run, part, before
+    state.journal[0, 0] = i
+
+
+@numba.njit(cache=True, error_model="numpy")
+def has_room(state: State) -> bool:
+    """Say whether the journal has room for another change of a whole run."""
+    return bool(state.journal[0, 0] + 3 * len(state.load) + 4 < len(state.journal))
+
+
+@numba.njit(cache=True, error_model="numpy")
+def take_back(problem: Problem, state: State) -> None:
+    """Undo the present move."""
+    for i in range(state.journal[0, 0], 0, -1):
+        run, part, before = state.journal[i, 0], state.journal[i, 1], state.journal[i, 2]
+        state.journal[0, 0] = i - 1  # put() notes itself in the line it undoes
+        if part < 0:
+            turn(problem, state, run)
+        else:
+            put(problem, state, run, part, before)
+    state.journal[0, 0] = 0
+
+
+@numba.njit(cache=True, error_model="numpy")
+def enlist(state: State, run: int, part: int) -> None:
+    """Note that the part now has some of the run."""
+    parts, runs, place = state.parts_of[run], state.runs_on[part], state.places[run, part]
+    parts[0] += 1
+    runs[0] += 1
+    place[0], place[1] = parts[0], runs[0]
+    parts[parts[0]], runs[runs[0]] = part, run
+
+
+@numba.njit(cache=True, error_model="numpy")
+def delist(state: State, run: int, part: int) -> None:
+    """Note that the part has no more of the run: the last of each list takes its place."""
+    parts, runs, place = state.parts_of[run], state.runs_on[part], state.places[run, part]
+    last_part, last_run = parts[parts[0]], runs[runs[0]]
+    parts[place[0]], runs[place[1]] = last_part, last_run
+    state.places[run, last_part, 0] = place[0]
+    state.places[last_run, part, 1] = place[1]
+    parts[0] -= 1
+    runs[0] -= 1
+
+
+@numba.njit(cache=True, error_model="numpy")
+def settle(problem: Problem, state: State) -> None:
+    """Add up volume and overload afresh, so that rounding does not pile up."""
+    state.totals[:] = 0.0
+    for run in range(len(problem.sizes)):
+        if state.by_rows[run]:
+            state.totals[0] += (state.parts_of[run, 0] - 1) * problem.copy_bytes[run]
+        for part in range(len(state.load)):
+            state.totals[0] += state.received[run, part]
+    for part in range(len(state.load)):
+        state.totals[1] += max(0.0, state.load[part] - problem.limit)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def begin(problem: Problem, state: State) -> None:
+    """Count what every part receives of every run."""
+    for run in range(len(problem.sizes)):
+        for part in range(len(state.load)):
+            receive(problem, state, run, part)
+    settle(problem, state)

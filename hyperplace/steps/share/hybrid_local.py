@@ -1,0 +1,126 @@
+"""Local search on the shares of runs that may be split by filters or by rows: annealing with restarts, seeded.
+
+Like local.py, of which it is the hybrid twin, it proves nothing.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from hyperplace.steps.share.hybrid_annealing import Problem, Schedule, State, begin
+from hyperplace.steps.share.hybrid_moves import anneal, seed_moves
+from hyperplace.values.arrays import Ints
+from hyperplace.values.modes import HybridRuns, ModeShares, modes_volume, modes_work
+from hyperplace.values.runs import Links
+
+CHUNK = 100_000  # moves between two looks at `stop`
+JOURNAL = 8192  # lines of one move at most
+
+# In units of what a part receives at the start, as in local.py.
+EXPLORE = (
+    Schedule(0.1, 0.001, 1, 3000),
+    Schedule(0.3, 0.002, 1, 3000),
+    Schedule(0.03, 0.0005, 2, 3000),
+)
+POLISH = Schedule(0.02, 0.0003, 4, 3000)  # for the best so far
+
+MOVES_PER_SHARE = 3000  # moves of one restart, for every run and part
+MOST_MOVES = 400_000
+ALL_MOVES = 3_200_000  # of all restarts together, about
+
+Stop = Callable[[], bool]
+
+
+def search_modes(
+    hybrid: HybridRuns,
+    limit: float,
+    starts: Sequence[ModeShares],
+    *,
+    seed: int = 0,
+    num_moves: int | None = None,
+    num_restarts: int | None = None,
+    stop: Stop = lambda: False,
+    on_best: Callable[[float], None] = lambda num_bytes: None,
+) -> ModeShares | None:
+    """Return the best balanced shares found, or None; `limit` is the most work of a part.
+
+    Every other restart polishes the best so far; of the others every other begins at the best start, the rest at all
+    starts in turn. Moves and restarts are as many as a graph of this size needs.
+    """
+    num_parts = starts[0].counts.shape[1]
+    num_moves = num_moves or min(MOST_MOVES, MOVES_PER_SHARE * len(hybrid.copy_bytes) * num_parts)
+    num_restarts = num_restarts or max(8, min(24, ALL_MOVES // num_moves))
+    problem = problem_of(hybrid, limit)
+    first = min(starts, key=lambda shares: _bytes_if_balanced(hybrid, shares, limit))
+    best, best_bytes = (np.array(first.counts), np.array(first.by_rows)), _bytes_if_balanced(hybrid, first, limit)
+    for restart in range(num_restarts):
+        if stop():
+            break
+        seed_moves(seed * 1000 + restart)
+        polishes = restart % 2 == 1 and best_bytes < np.inf
+        number = restart // 2
+        chosen = first if number % 2 == 0 else starts[number // 2 % len(starts)]
+        begins = ModeShares(*best) if polishes else chosen
+        unit = max(1.0, min(modes_volume(hybrid, begins), best_bytes) / num_parts)
+        schedule = _scaled(POLISH if polishes else EXPLORE[number % len(EXPLORE)], unit, limit)
+        state = state_of(problem, np.array(begins.counts), np.array(begins.by_rows))
+        for done in range(0, num_moves, CHUNK):
+            if stop():
+                break
+            span = (done, min(done + CHUNK, num_moves), num_moves)
+            best_bytes = anneal(problem, state, best, best_bytes, schedule, span)
+        on_best(best_bytes)
+    return ModeShares(*best, "local") if best_bytes < np.inf else None
+
+
+def _bytes_if_balanced(hybrid: HybridRuns, shares: ModeShares, limit: float) -> float:
+    return modes_volume(hybrid, shares) if modes_work(hybrid, shares).max() <= limit * (1 + 1e-9) else np.inf
+
+
+def _scaled(schedule: Schedule, unit: float, limit: float) -> Schedule:
+    price = unit / limit if limit > 0 else unit  # without work there is no overload to price
+    return Schedule(schedule.hot * unit, schedule.cold * unit, schedule.cheap * price, schedule.dear * price)
+
+
+def problem_of(hybrid: HybridRuns, limit: float) -> Problem:
+    """Return the runs as the compiled code wants them."""
+    runs, numbers = hybrid.runs, range(len(hybrid.copy_bytes))
+    feeds, mates = runs.readers.reversed(), runs.tied.reversed()
+    read = Links.of([{*feeds[r], *mates[r]} for r in numbers])
+    near = Links.of([{*runs.readers[r], *runs.tied[r], *read[r]} - {r} for r in numbers])
+    return Problem(
+        np.array(runs.sizes),
+        hybrid.batch,
+        hybrid.work.astype(np.float64),
+        hybrid.whole_bytes.astype(np.float64),
+        hybrid.copy_bytes.astype(np.float64),
+        np.array(runs.is_solid),
+        np.array(hybrid.splits_rows),
+        _packed(runs.readers),
+        _packed(runs.tied),
+        _packed(read),
+        _packed(near),
+        float(limit),
+    )
+
+
+def _packed(links: Links) -> Ints:
+    return np.concatenate([links.offsets + len(links.offsets), links.targets])
+
+
+def state_of(problem: Problem, counts: Ints, by_rows: Ints) -> State:
+    """Return the shares with what is kept beside them."""
+    is_open = (counts > 0).astype(np.int64)
+    places = np.stack([np.cumsum(is_open, axis=1), np.cumsum(is_open, axis=0)], axis=2)
+    load = (problem.work / np.where(by_rows, problem.batch, problem.sizes)) @ counts
+    lists = _listed(is_open), _listed(is_open.T)
+    journal = np.zeros((JOURNAL, 3), np.int64)
+    state = State(counts, by_rows, np.zeros(counts.shape), load, np.zeros(2), *lists, places, journal)
+    begin(problem, state)
+    return state
+
+
+def _listed(is_open: Ints) -> Ints:
+    """Return for every line how many columns are open, then which."""
+    order = np.argsort(-is_open, axis=1, kind="stable")
+    return np.concatenate([is_open.sum(axis=1, keepdims=True), order], axis=1)

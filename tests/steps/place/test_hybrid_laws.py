@@ -1,0 +1,157 @@
+"""Every hybrid plan of every zoo model: each cell owned once, every byte of training accounted for."""
+
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from brute_hybrid import cells_of, expected_activations, expected_replicas, training_bytes
+from brute_place import filters_in
+from test_place_laws import SIDES
+
+from hyperplace.errors import HyperplaceError
+from hyperplace.models import ZOO, load_model
+from hyperplace.steps.build import build
+from hyperplace.steps.capture import capture
+from hyperplace.steps.place import place
+from hyperplace.steps.profile.flops import count_flops
+from hyperplace.values.partition import Partition, volume_bytes, work_per_part
+from hyperplace.values.plan import Owner, Settings
+
+BATCH, BLOCKS, ROW_BLOCKS = 5, 4, 3
+FEW = ["lenet5", "vgg11_bn", "resnet18", "blocksnet"]
+
+
+@cache
+def graph_of(name):
+    entry = ZOO[name]
+    side = SIDES.get(name, 32)
+    loaded = load_model(name, [(entry.input_shape[0], side, side)])
+    return capture(loaded.module, loaded.sample)
+
+
+@cache
+def hypergraph_of(name, fc="neurons"):
+    graph = graph_of(name)
+    return build(graph, count_flops(graph, BATCH), grain="hybrid", blocks=BLOCKS, row_blocks=ROW_BLOCKS, fc=fc)
+
+
+def settings_of(name, k):
+    return Settings(name, k, 0.1, "hybrid", "random", "flops", BATCH, BLOCKS, row_blocks=ROW_BLOCKS)
+
+
+def random_partition(h, k):
+    return Partition(np.random.default_rng(k).integers(0, k, h.num_vertices), k)
+
+
+@pytest.mark.parametrize(
+    ("name", "fc"), [*((name, "neurons") for name in ZOO), ("lenet5", "whole"), ("vgg11", "whole")]
+)
+def test_laws_of_a_hybrid_plan(name, fc):
+    graph, h = graph_of(name), hypergraph_of(name, fc)
+    for k in (2, 3) if name in FEW else (2,):
+        partition = random_partition(h, k)
+        plan = place(graph, h, partition, settings_of(name, k))
+        check(graph, h, partition, plan)
+
+
+def check(graph, h, partition, plan):
+    metrics = plan.metrics
+    sent = Counter()
+    for message in plan.transfers:
+        sent[message.layer, message.source, message.target] += message.num_bytes
+    assert sent == expected_activations(graph, plan)
+    copies = {
+        (r.layer, r.part, r.owner): [filters_in(r.filters), r.parameter_bytes, r.statistics_bytes]
+        for r in plan.replicas
+    }
+    assert copies == expected_replicas(graph, plan)
+    assert len(copies) == len(plan.replicas)
+    assert metrics.training_volume_bytes == volume_bytes(h, partition) == training_bytes(graph, sent, copies)
+    assert metrics.volume_bytes == sum(sent.values())
+    assert metrics.work_per_part == tuple(work_per_part(h, partition).tolist())
+    held = sum(part.parameter_bytes for part in metrics.parts)
+    assert held == graph.parameter_bytes + sum(r.parameter_bytes for r in plan.replicas)
+    check_pieces(plan)
+
+
+def check_pieces(plan):
+    """Messages carry cells of their source, and what a part owns of a layer are few rectangles, computed there."""
+    cells = {layer.name: cells_of(layer, BATCH) for layer in plan.layers}
+    for message in plan.transfers:
+        owner = cells[message.layer]
+        for start, stop in message.filters:
+            assert np.all(owner[start:stop, message.rows[0] : message.rows[1]] == message.source)
+    for layer in plan.layers:
+        pieces = [(owner.part, owner.rows) for owner in layer.owners]
+        assert len(set(pieces)) == len(pieces), "two pieces with the same rows could be one"
+        if layer.shards:
+            assert [(s.part, s.filters, s.rows) for s in layer.shards] == [
+                (o.part, o.filters, o.rows) for o in layer.owners
+            ]
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_one_part_moves_nothing(name):
+    h = hypergraph_of(name)
+    plan = place(graph_of(name), h, Partition(np.zeros(h.num_vertices), 1), settings_of(name, 1))
+    assert (plan.transfers, plan.replicas) == ((), ())
+    assert plan.metrics.training_volume_bytes == 0
+    assert all(len(layer.owners) == 1 for layer in plan.layers)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_all_rows_together_is_the_coarse_plan_counted_twice(name):
+    graph, profile = graph_of(name), count_flops(graph_of(name), BATCH)
+    coarse = build(graph, profile, grain="coarse", blocks=BLOCKS)
+    one_row_block = build(graph, profile, grain="hybrid", blocks=BLOCKS, row_blocks=1)
+    partition = random_partition(coarse, 3)
+    settings = settings_of(name, 3)
+    ours = place(graph, one_row_block, partition, settings)
+    theirs = place(graph, coarse, partition, replace(settings, grain="coarse"))
+    assert (ours.layers, ours.transfers, ours.replicas) == (theirs.layers, theirs.transfers, ())
+    assert ours.metrics.training_volume_bytes == theirs.metrics.training_volume_bytes
+    assert ours.metrics.volume_bytes == theirs.metrics.volume_bytes
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_all_rows_apart_is_data_parallelism(name):
+    graph, h = graph_of(name), hypergraph_of(name)
+    starts = np.unique(h.labels.row_start[h.labels.row_start >= 0])
+    partition = Partition(np.searchsorted(starts, np.maximum(h.labels.row_start, 0)), ROW_BLOCKS)
+    plan = place(graph, h, partition, settings_of(name, ROW_BLOCKS))
+    assert plan.transfers == ()
+    assert sum(2 * r.parameter_bytes for r in plan.replicas) == plan.metrics.data_parallel_bytes
+    assert all(len(layer.owners) == ROW_BLOCKS for layer in plan.layers)
+
+
+def broken(plan, **changes):
+    first, *others = plan.replicas
+    return replace(plan, replicas=(replace(first, **changes), *others))
+
+
+def test_a_plan_with_broken_replicas_is_refused():
+    graph, h = graph_of("lenet5"), hypergraph_of("lenet5")
+    plan = place(graph, h, random_partition(h, 3), settings_of("lenet5", 3))
+    for change, message in (
+        ({"layer": "gone"}, "replica of gone: there is no such layer"),
+        ({"parameter_bytes": 1}, "training_volume_bytes is"),
+        ({"part": plan.replicas[0].owner}, "replica on part"),
+        ({"filters": ((0, 10**6),)}, "outside 0:"),
+    ):
+        with pytest.raises(HyperplaceError, match=message):
+            broken(plan, **change)
+    with pytest.raises(HyperplaceError, match=r"lacks its replica|training_volume_bytes"):
+        replace(plan, replicas=plan.replicas[1:])
+
+
+def test_only_the_hybrid_grain_splits_rows():
+    graph, h = graph_of("lenet5"), hypergraph_of("lenet5")
+    plan = place(graph, h, random_partition(h, 2), settings_of("lenet5", 2))
+    with pytest.raises(HyperplaceError, match="only the hybrid grain splits rows"):
+        replace(plan, settings=replace(plan.settings, grain="coarse"))
+    whole, *others = plan.layers
+    torn = replace(whole, owners=(Owner(0, ((0, whole.num_filters),), (0, 2)),))
+    with pytest.raises(HyperplaceError, match="has 0 owners"):
+        replace(plan, layers=(torn, *others))

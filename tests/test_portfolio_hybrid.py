@@ -1,0 +1,150 @@
+"""The hybrid search: never worse than what it starts from, balanced, repeatable, and laid out as it counted."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from hyperplace.errors import BalanceError, UsageError
+from hyperplace.models import ZOO, load_model
+from hyperplace.portfolio import search
+from hyperplace.portfolio.hybrid import _laid_out, search_hybrid
+from hyperplace.steps.build import build, build_hybrid_runs
+from hyperplace.steps.capture import capture
+from hyperplace.steps.place import place
+from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.share import hybrid_local
+from hyperplace.values.modes import ModeShares, modes_volume
+from hyperplace.values.partition import Partition, volume_bytes
+from hyperplace.values.plan import Settings
+
+BATCH = 8
+
+
+@pytest.fixture(autouse=True)
+def _few_moves(monkeypatch):
+    monkeypatch.setattr(hybrid_local, "MOST_MOVES", 20_000)
+    monkeypatch.setattr(hybrid_local, "ALL_MOVES", 160_000)
+
+
+@cache
+def graph_of(name):
+    side = {"lenet5": 32, "blocksnet": 16}.get(name, 32)
+    loaded = load_model(name, [(ZOO[name].input_shape[0], side, side)])
+    return capture(loaded.module, loaded.sample)
+
+
+def settings_of(name, k, partitioner="auto", imbalance=0.2):
+    return Settings(name, k, imbalance, "hybrid", partitioner, "flops", BATCH, 16)
+
+
+def random_modes(hybrid, num_parts, seed):
+    random = np.random.default_rng(seed)
+    by_rows = random.integers(0, 2, len(hybrid.splits_rows)) * hybrid.splits_rows
+    lines = [random.multinomial(n, random.dirichlet(np.full(num_parts, 0.5))) for n in hybrid.units(by_rows)]
+    solid = (hybrid.runs.is_solid == 1) & (by_rows == 0)
+    counts = np.array(lines)
+    counts[solid] = hybrid.runs.sizes[solid][:, None] * np.eye(num_parts, dtype=np.int64)[0]
+    return ModeShares(counts, by_rows, "random")
+
+
+@pytest.mark.parametrize("name", ["lenet5", "vgg11_bn", "resnet18", "blocksnet"])
+@pytest.mark.parametrize("seed", range(3))
+def test_shares_lie_as_they_are_counted(name, seed):
+    """In a chain exactly; where branches join a layout may need more, never less."""
+    graph, profile = graph_of(name), count_flops(graph_of(name), BATCH)
+    hybrid = build_hybrid_runs(graph, profile)
+    shares = random_modes(hybrid, 3, seed)
+    found = _laid_out(graph, profile, settings_of(name, 3), hybrid, shares)
+    counted = modes_volume(hybrid, shares)
+    if name in ("lenet5", "vgg11_bn"):
+        assert found.volume_bytes == pytest.approx(counted, abs=1)
+    assert found.volume_bytes >= counted - 1
+    plan = place(graph, found.hypergraph, found.partition, settings_of(name, 3))
+    assert plan.metrics.training_volume_bytes == found.volume_bytes
+
+
+@pytest.mark.parametrize("name", ["lenet5", "vgg11_bn", "resnet18", "blocksnet"])
+@pytest.mark.parametrize("k", [2, 3])
+def test_never_worse_than_what_there_is_at_the_same_balance(name, k):
+    graph, profile, settings = graph_of(name), count_flops(graph_of(name), BATCH), settings_of(name, k)
+    hypergraph, found = search_hybrid(graph, profile, settings, time_limit_s=1)
+    plan = place(graph, hypergraph, found, settings)
+    assert plan.metrics.feasible
+    assert found.bound_bytes is None or found.bound_bytes <= plan.metrics.training_volume_bytes
+    others = [("hybrid", "dataparallel"), *(("coarse", other) for other in ("layerwise", "incremental", "kahypar"))]
+    for grain, partitioner in others:
+        given = replace(settings, grain=grain, partitioner=partitioner)
+        metrics = place(graph, *search(graph, profile, given), given).metrics
+        if metrics.feasible:
+            assert plan.metrics.training_volume_bytes <= metrics.training_volume_bytes, partitioner
+
+
+def test_same_seed_same_result():
+    graph, profile, settings = (
+        graph_of("lenet5"),
+        count_flops(graph_of("lenet5"), BATCH),
+        settings_of("lenet5", 3, "local"),
+    )
+    assert search_hybrid(graph, profile, settings) == search_hybrid(graph, profile, settings)
+
+
+def test_it_takes_a_coarse_placement():
+    graph, profile, settings = (
+        graph_of("lenet5"),
+        count_flops(graph_of("lenet5"), BATCH),
+        settings_of("lenet5", 2, "local"),
+    )
+    given = replace(settings, grain="coarse", partitioner="kahypar")
+    coarse = search(graph, profile, given)
+    hypergraph, found = search_hybrid(graph, profile, settings, coarse=coarse)
+    theirs = place(graph, *coarse, given).metrics.training_volume_bytes
+    assert volume_bytes(hypergraph, found) <= theirs
+
+
+def test_one_part_moves_nothing():
+    graph, profile = graph_of("lenet5"), count_flops(graph_of("lenet5"), BATCH)
+    hypergraph, found = search_hybrid(graph, profile, settings_of("lenet5", 1))
+    assert volume_bytes(hypergraph, found) == found.bound_bytes == 0
+
+
+def test_data_parallelism_is_a_plan():
+    graph, profile, settings = (
+        graph_of("resnet18"),
+        count_flops(graph_of("resnet18"), BATCH),
+        settings_of("resnet18", 4, "dataparallel"),
+    )
+    plan = place(graph, *search(graph, profile, settings), settings)
+    assert plan.transfers == ()
+    assert sum(2 * replica.parameter_bytes for replica in plan.replicas) == plan.metrics.data_parallel_bytes
+    assert plan.metrics.max_over_avg == pytest.approx(1)
+    with pytest.raises(UsageError, match="--grain hybrid"):
+        search(graph, profile, replace(settings, grain="coarse"))
+
+
+def test_general_partitioners_take_it():
+    graph, profile, settings = (
+        graph_of("lenet5"),
+        count_flops(graph_of("lenet5"), BATCH),
+        settings_of("lenet5", 2, "kahypar"),
+    )
+    hypergraph, found = search(graph, profile, settings)
+    assert np.unique(hypergraph.labels.row_start).tolist() == list(range(BATCH))
+    assert place(graph, hypergraph, found, settings).metrics.feasible
+
+
+def test_what_cannot_be_balanced_is_said():
+    graph = graph_of("lenet5")
+    with pytest.raises(BalanceError, match="raise --imbalance or lower --k"):
+        search_hybrid(
+            graph, count_flops(graph, 1), replace(settings_of("lenet5", 2, "local", 0.0), batch=1, fc="whole")
+        )
+
+
+def test_hybrid_hypergraphs_of_one_row_block_cost_the_coarse_training_volume():
+    graph, profile = graph_of("resnet18"), count_flops(graph_of("resnet18"), BATCH)
+    coarse, hybrid = (build(graph, profile, grain=grain, blocks=4, row_blocks=1) for grain in ("coarse", "hybrid"))
+    found = Partition(np.random.default_rng(0).integers(0, 3, coarse.num_vertices), 3)
+    settings = replace(settings_of("resnet18", 3), grain="coarse")
+    assert volume_bytes(hybrid, found) == place(graph, coarse, found, settings).metrics.training_volume_bytes
