@@ -2,6 +2,8 @@
 
 import os
 import threading
+import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from hyperplace.runtime.worker import Batch, Options, Order, Predict, Tick, Upda
 from hyperplace.values.timeline import Event, Timeline
 
 SCHEDULES = ("async", "sync")
-JOIN_S = 5.0
+JOIN_S = 4.5  # how long to wait for threads to end
 
 
 @dataclass(frozen=True)
@@ -267,10 +269,14 @@ class Trainer:
         self._post.stop()
         for worker in self.workers:
             worker.orders.put(None)
+        deadline = time.monotonic() + JOIN_S
         for thread in self._threads:
-            thread.join()
-        for worker in self.workers:
-            worker.weights.discard()
+            thread.join(max(0.0, deadline - time.monotonic()))
+        for worker, thread in zip(self.workers, self._threads, strict=True):
+            if thread.is_alive():
+                warnings.warn(f"{thread.name} is still in a long operation, and ends after it", stacklevel=2)
+            else:
+                worker.weights.discard()
         self._post.clear()
         self._under_way.clear()
 

@@ -167,6 +167,26 @@ def test_without_the_check_nan_is_the_users_own_affair():
         assert trainer.step(x, None).item() != trainer.step(x, None).item()
 
 
+def test_a_worker_that_does_not_come_back_is_left_behind_with_a_warning():
+    begun, end = threading.Event(), threading.Event()
+
+    def stuck(output, target):
+        begun.set()
+        end.wait(60)
+        return squared(output, target)
+
+    trainer = Trainer(ZIGZAG, state_of(ZIGZAG), training=Training(lambda ps: torch.optim.SGD(ps, lr=0.05)), loss=stuck)
+    trainer.step(*batches(1)[0])
+    assert begun.wait(60)
+    begin = time.monotonic()
+    with pytest.warns(UserWarning, match="part 0 is still in a long operation"):
+        trainer.close()
+    assert time.monotonic() - begin < LIMIT_S
+    end.set()
+    trainer._threads[0].join(LIMIT_S)
+    assert not trainer._threads[0].is_alive()
+
+
 SCRIPT = """
 import sys, time, threading, torch
 sys.path.insert(0, {folder!r})

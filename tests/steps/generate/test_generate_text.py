@@ -161,3 +161,10 @@ def test_long_statements_are_folded_at_their_brackets():
     assert max(map(len, lines)) <= 110
     assert ast.dump(ast.parse("\n".join(lines))) == ast.dump(ast.parse(text))
     assert fold("x = 1") == ["x = 1"]
+
+
+def test_a_plan_that_splits_rows_is_refused():
+    plan = planned(captured("plain"), "coarse", 2, "contiguous")
+    hybrid = unchecked(plan, settings=replace(plan.settings, grain="hybrid"))
+    with pytest.raises(UsageError, match="hybrid plans cannot be written yet"):
+        generate(captured("plain"), hybrid)
