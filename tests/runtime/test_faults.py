@@ -175,7 +175,9 @@ def test_a_worker_that_does_not_come_back_is_left_behind_with_a_warning():
         end.wait(60)
         return squared(output, target)
 
-    trainer = Trainer(ZIGZAG, state_of(ZIGZAG), training=Training(lambda ps: torch.optim.SGD(ps, lr=0.05)), loss=stuck)
+    training = Training(lambda ps: torch.optim.SGD(ps, lr=0.05))
+    settings = RunSettings(in_flight=1)
+    trainer = Trainer(ZIGZAG, state_of(ZIGZAG), training=training, loss=stuck, settings=settings)
     trainer.step(*batches(1)[0])
     assert begun.wait(60)
     begin = time.monotonic()
