@@ -1,5 +1,6 @@
 """Grouped layers whose part owns only some filters: as few grouped calls as the filters per group allow."""
 
+from collections.abc import Callable
 from itertools import groupby
 
 from hyperplace.steps.generate.calls import argument_names, arguments, call_text, op_name
@@ -31,8 +32,13 @@ def grouped_convolution(layer: Layer, call: Call, filters: Ranges, x: str, piece
     return joined(texts)
 
 
-def grouped_norm(layer: Layer, call: Call, filters: Ranges, x: str, pieces: Pieces) -> str:
-    """Return the norm of all touched groups, of which the part keeps its own filters, scaled by its own weights."""
+def grouped_norm(
+    layer: Layer, call: Call, filters: Ranges, x: str, pieces: Pieces, *, assign: Callable[[str], str]
+) -> str:
+    """Return the norm of all touched groups, of which the part keeps its own filters, scaled by its own weights.
+
+    `assign` gives an expression a variable and returns its name.
+    """
     per = layer.num_filters // layer.groups
     touched = _touched(layer, filters)
     named = arguments(call)
@@ -42,7 +48,7 @@ def grouped_norm(layer: Layer, call: Call, filters: Ranges, x: str, pieces: Piec
     for position, (group, spans) in enumerate(touched):
         for start, stop in spans:
             texts.append((position * per + start - group * per, position * per + stop - group * per))
-    text = call_text(call.op, call, lambda ref: ref.name, changed)
+    text = assign(call_text(call.op, call, lambda ref: ref.name, changed))
     kept = _joined(tuple(texts))
     if kept != ((0, len(touched) * per),):
         text = joined([f"{text}[:, {start}:{stop}]" for start, stop in kept])
@@ -50,7 +56,7 @@ def grouped_norm(layer: Layer, call: Call, filters: Ranges, x: str, pieces: Piec
     for name, sign in (("weight", "*"), ("bias", "+")):
         if isinstance(named.get(name), Ref):
             piece = pieces.text(layer, named[name].name, {0: filters})
-            text = f"({text}) {sign} {piece}.reshape(-1{ones})"
+            text = f"{text} {sign} {piece}.reshape(-1{ones})"
     return text
 
 

@@ -138,8 +138,13 @@ class LayerText:
         if name in RESHAPES:
             return f"{self._text(call)(_refs(call)[0])}.reshape({self._shape(call)})"
         if is_anchor and self._is_split and self._layer.rule is Rule.GROUPED:
-            write = grouped_norm if name == "group_norm" else grouped_convolution
-            return write(self._layer, call, self._filters, self._values[self._layer.operands[0].value], self._pieces)
+            x = self._values[self._layer.operands[0].value]
+            if name != "group_norm":
+                return grouped_convolution(self._layer, call, self._filters, x, self._pieces)
+            variable = self._names(self._layer.name, "normed")
+            return grouped_norm(
+                self._layer, call, self._filters, x, self._pieces, assign=lambda text: lines.shared(variable, text)
+            )
         return call_text(self._op(call), call, self._text(call), self._changes(call, name))
 
     def _op(self, call: Call) -> str:

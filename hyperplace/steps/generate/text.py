@@ -14,8 +14,10 @@ def fold(text: str, indent: int = 0, width: int = WIDTH) -> list[str]:
     if len(items) < 2 and stop - start < width // 2:
         return _folded_sum(text, indent, width)
     lines = [" " * indent + text[: start + 1]]
+    # A comma behind a single item would make a tuple of what is only in brackets.
+    comma = "," if len(items) > 1 or text[:stop].rstrip().endswith(",") else ""
     for item in items:
-        lines += fold(f"{item},", indent + 4, width)
+        lines += fold(f"{item}{comma}", indent + 4, width)
     return [*lines, *fold(text[stop:], indent, width)]
 
 

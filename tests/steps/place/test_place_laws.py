@@ -25,7 +25,7 @@ from hyperplace.values.partition import Partition, work_per_part
 from hyperplace.values.plan import Settings
 
 BATCH = 3
-SIDES = {"lenet5": 32, "alexnet": 67, "googlenet": 32, "blocksnet": 16}
+SIDES = {"lenet5": 32, "alexnet": 67, "googlenet": 32, "blocksnet": 16, "smallcnn": 28}
 BLOCKS = {"coarse": 7, "fine": 4}
 
 
