@@ -18,7 +18,7 @@ from hyperplace.steps.generate.groups import grouped_convolution, grouped_norm
 from hyperplace.steps.generate.holdings import Slice, common, count, pick
 from hyperplace.steps.generate.lower import PartSteps, Step
 from hyperplace.steps.generate.names import Names
-from hyperplace.steps.generate.operands import Operands
+from hyperplace.steps.generate.operands import Operands, slice_text
 from hyperplace.steps.generate.pieces import Pieces, filter_cuts, scaled
 from hyperplace.steps.generate.text import Lines, joined
 from hyperplace.values.graph import Call, Graph, Layer, Ref, Rule
@@ -212,11 +212,6 @@ class LayerText:
         if ref.name not in calls:
             return False
         return all(inner.is_state or self._is_state_value(inner) for inner in _refs(calls[ref.name]))
-
-
-def slice_text(piece: Slice, width: int) -> str:
-    """Return the slice of a tensor with so many channels per filter."""
-    return piece.variable if piece.is_all else f"{piece.variable}[:, {piece.start * width}:{piece.stop * width}]"
 
 
 def _kernel_cuts(layer: Layer, anchor: Call, filters: Ranges, channels: Ranges) -> dict[int, Ranges]:

@@ -1,10 +1,10 @@
 """A whole program as text: one class per part, one method per segment, and the tables of what they exchange."""
 
 from hyperplace.steps.generate.holdings import Held, count, pick
-from hyperplace.steps.generate.layers import LayerText, slice_text
+from hyperplace.steps.generate.layers import LayerText
 from hyperplace.steps.generate.lower import Message, PartSteps, Stage, Step
 from hyperplace.steps.generate.names import Names, literal, words
-from hyperplace.steps.generate.operands import Operands
+from hyperplace.steps.generate.operands import Operands, slice_text
 from hyperplace.steps.generate.pieces import Pieces
 from hyperplace.steps.generate.segments import Segment, cut
 from hyperplace.steps.generate.text import Lines, fold, index_text, joined

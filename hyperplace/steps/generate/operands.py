@@ -22,7 +22,7 @@ class Operands:
         if layer.rule is Rule.WHOLE:
             return [self._whole(layer, operand, piece, slices[0].variable)]
         width = layer.shape[1] // layer.num_filters if len(layer.shape) > 1 else 1
-        texts = [_sliced(one, width) for one in slices]
+        texts = [slice_text(one, width) for one in slices]
         if piece.width == width and operand.shape[2:] == layer.shape[2:] and not piece.is_trimmed:
             return texts
         if piece.is_trimmed:
@@ -43,7 +43,8 @@ class Operands:
         return f"{text}[:, {piece.trim[0]}:{piece.trim[1]}]" if piece.is_trimmed else text
 
 
-def _sliced(one: Slice, width: int) -> str:
+def slice_text(one: Slice, width: int) -> str:
+    """Return the slice of a tensor with so many channels per filter."""
     return one.variable if one.is_all else f"{one.variable}[:, {one.start * width}:{one.stop * width}]"
 
 
