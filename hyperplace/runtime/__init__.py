@@ -5,14 +5,16 @@ from hyperplace.runtime.dropout import alpha_dropout, dropout, feature_alpha_dro
 from hyperplace.runtime.load import load_program
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.main import main
+from hyperplace.runtime.norms import joint, normalise, statistics, track
 from hyperplace.runtime.part import Part
 from hyperplace.runtime.schedule import Action, Schedule, schedule
-from hyperplace.runtime.table import Feed, Keep, Output, Piece, Program, Receive, Segment, Send
+from hyperplace.runtime.table import Copy, Feed, Keep, Output, Piece, Program, Receive, Segment, Send
 from hyperplace.runtime.trainer import RunSettings, Trainer
 from hyperplace.runtime.weights import Training
 
 __all__ = [
     "Action",
+    "Copy",
     "Feed",
     "Keep",
     "Loss",
@@ -31,9 +33,13 @@ __all__ = [
     "dropout",
     "feature_alpha_dropout",
     "feature_dropout",
+    "joint",
     "load_checkpoint",
     "load_program",
     "main",
+    "normalise",
     "save_checkpoint",
     "schedule",
+    "statistics",
+    "track",
 ]

@@ -12,15 +12,18 @@ class Part:
     """Tables of what a part has and does; generated classes fill them and add a method per segment.
 
     While a segment runs, every name in `weights` and `buffers` is an attribute with the part's slice, as the
-    mini-batch at hand sees it.
+    mini-batch at hand sees it. Rows of the batch are numbered as planned; a mini-batch of another size is cut at the
+    same shares.
     """
 
     weights: ClassVar[dict[str, Piece]] = {}
     buffers: ClassVar[dict[str, Piece]] = {}
     segments: ClassVar[tuple[Segment, ...]] = ()
 
-    def __init__(self, device: str = "cpu") -> None:
+    def __init__(self, device: str = "cpu", batch: int = 1) -> None:
         self.device = torch.device(device)
+        self.batch = batch  # rows that the program was planned for
+        self.num_rows = batch  # rows of the mini-batch at hand
         self.training = True
         self.generator = torch.Generator(device=self.device)  # for dropout
 
@@ -29,6 +32,14 @@ class Part:
         names = [set(getattr(type(self), one.name).__code__.co_names) for one in self.segments]
         unnamed = set(self.weights) - set().union(*names)
         return tuple(name for name in self.weights if name in names[segment] | unnamed)
+
+    def rows(self, start: int, stop: int, of: int = 0) -> slice:
+        """Return where planned rows of the mini-batch at hand are in a tensor that begins with row `of`."""
+        return slice(self.count(of, start), self.count(of, stop))
+
+    def count(self, start: int, stop: int) -> int:
+        """Return how many rows of the mini-batch at hand stand for planned rows."""
+        return stop * self.num_rows // self.batch - start * self.num_rows // self.batch
 
     def see(self, tensors: dict[str, Tensor]) -> None:
         """Make the tensors attributes."""

@@ -22,10 +22,11 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Feed:
-    """Channels of one of the model's inputs, such as `0:3`."""
+    """Channels of one of the model's inputs, such as `0:3`; of all rows, or of some of those planned for."""
 
     number: int
     channels: str
+    rows: Span | None = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,13 @@ class Piece:
 
     def paste_into(self, whole: Tensor, piece: Tensor) -> None:
         paste(whole, piece.detach().to(whole.device), self.spans)
+
+
+@dataclass(frozen=True)
+class Copy(Piece):
+    """A piece that another part owns: its gradients go there, and its values come from there after every update."""
+
+    owner: int = 0
 
 
 @dataclass(frozen=True)
