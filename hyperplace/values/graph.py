@@ -140,11 +140,6 @@ class Layer:
         element_bytes = self.map_bytes * self.num_filters // _size(self.shape[1:]) if norms else 0
         return 2 * element_bytes * channels // self.num_filters
 
-    def splits_rows(self, num_rows: int) -> bool:
-        """Say whether rows of the batch, of which it was captured with so many, may be computed apart."""
-        has_rows = self.shape[:1] == (num_rows,) and self.rule is not Rule.WHOLE
-        return has_rows and all(p.num_bytes % self.num_filters == 0 for p in self.parameters if p.trained)
-
     def channels_read(self, operand: Operand, start: int, stop: int) -> tuple[int, int]:
         """Return the range of the operand's channels that filters start..stop read."""
         if operand.reads is Reads.SAME:
@@ -205,6 +200,20 @@ class Graph:
                 found.add(layer.name)
         return frozenset(found)
 
+    def splits_rows(self, layer: Layer) -> bool:
+        """Say whether rows of the batch may be computed apart: all it reads and makes has them, and each filter's
+        parameters are its own.
+        """
+        shapes = [layer.shape, *(operand.shape for operand in layer.operands)]
+        sources = [self[source.layer] for operand in layer.operands for source in operand.sources]
+        return (
+            layer.rule is not Rule.WHOLE
+            and all(shape[:1] == (self.rows,) for shape in shapes)
+            and not any(source.results for source in sources)  # several results travel together, with all rows
+            and all(p.num_bytes % layer.num_filters == 0 for p in layer.parameters if p.trained)
+            and not any(_ties_rows(layer, call) for call in layer.calls)
+        )
+
     def _trained(self) -> dict[str, Parameter]:
         """Return every trained parameter once, also where layers share one."""
         return {p.name: p for layer in self.layers for p in layer.parameters if p.trained}
@@ -221,6 +230,13 @@ class Graph:
                     flow = graph.get_edge_data(source.layer, layer.name, {"channels": 0})["channels"]
                     graph.add_edge(source.layer, layer.name, channels=flow + source.num_channels)
         return graph
+
+
+def _ties_rows(layer: Layer, call: Call) -> bool:
+    """Say whether a call needs all rows, or its weights are not cut by filters alone."""
+    if call.op.startswith("aten.instance_norm."):
+        return call.args[3] is not None  # running statistics are a mean over all rows
+    return call.op.startswith("aten.conv_transpose") and layer.groups > 1
 
 
 def _size(shape: tuple[int, ...]) -> int:

@@ -46,7 +46,7 @@ def _add_vertices(assembly: Assembly, layer: Layer, profile: Profile, cut: Ints,
     graph, blocks, columns = assembly.graph, len(cut) - 1, len(rows) - 1
     filters, sizes = spans(cut), np.diff(cut)
     number = graph.index_of[layer.name]
-    if not layer.splits_rows(graph.rows):
+    if not graph.splits_rows(layer):
         work = sizes * np.float64(profile[layer.name].filter_work)
         vertices = assembly.add_vertices(number, filters, None, work)
         return np.repeat(vertices[:, None], columns, axis=1)
@@ -80,6 +80,6 @@ def _add_activation_nets(assembly: Assembly, layer: Layer, cells: _Cells, edges:
 
 def _add_parameter_nets(assembly: Assembly, layer: Layer, own: Ints, cut: Ints) -> None:
     cost = 2 * layer.filter_parameter_bytes + 4 * layer.filter_statistics_bytes
-    if cost and layer.splits_rows(assembly.graph.rows):
+    if cost and assembly.graph.splits_rows(layer):
         for line, size in zip(own, np.diff(cut).tolist(), strict=True):
             assembly.add_net(assembly.graph.index_of[layer.name], [line], size * cost, is_weights=True)

@@ -20,5 +20,5 @@ def build_hybrid_runs(graph: Graph, profile: Profile, *, fc: str = "neurons") ->
         replace(runs, map_bytes=runs.map_bytes * times),
         profile.batch,
         copy_bytes=runs.sizes * np.array(copies),
-        splits_rows=np.array([layer.splits_rows(graph.rows) for layer in layers], np.int64),
+        splits_rows=np.array([graph.splits_rows(layer) for layer in layers], np.int64),
     )

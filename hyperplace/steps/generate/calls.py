@@ -52,6 +52,22 @@ def arguments(call: Call) -> dict[str, Any]:
     return named | dict(call.kwargs)
 
 
+def refs(call: Call) -> list[Ref]:
+    """Return every Ref in the arguments of a call, in order."""
+    found: list[Ref] = []
+
+    def visit(arg: object) -> None:
+        if isinstance(arg, Ref):
+            found.append(arg)
+        elif isinstance(arg, tuple):
+            for inner in arg:
+                visit(inner)
+
+    visit(call.args)
+    visit(tuple(value for _, value in call.kwargs))
+    return found
+
+
 def out_of_place(call: Call) -> str:
     """Return the operation that does the same to a new tensor."""
     library, name, overload = _parsed(call.op)

@@ -4,9 +4,10 @@ The text depends on nothing but the graph and the plan; writing it to a file is 
 """
 
 from hyperplace.errors import UsageError
-from hyperplace.steps.generate.lower import PartSteps, lower
+from hyperplace.steps.generate.lower import lower
 from hyperplace.steps.generate.module import module_text
 from hyperplace.steps.generate.names import Names
+from hyperplace.steps.generate.steps import PartSteps
 from hyperplace.values.graph import Graph
 from hyperplace.values.plan import Plan
 
@@ -21,9 +22,7 @@ def generate(graph: Graph, plan: Plan) -> str:
 
 
 def _check(graph: Graph, plan: Plan) -> None:
-    """Refuse a plan of another model, and one that splits rows."""
-    if plan.settings.grain == "hybrid":
-        raise UsageError("programs of hybrid plans cannot be written yet; make the plan with --grain coarse or fine")
+    """Refuse a plan of another model."""
     remedy = "give the model the plan was made for, or make the plan again"
     if len(graph.layers) != len(plan.layers):
         raise UsageError(f"the plan has {len(plan.layers)} layers, the model {len(graph.layers)}; {remedy}")

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from itertools import groupby
 
 from hyperplace.steps.generate.calls import argument_names, arguments, call_text, op_name
-from hyperplace.steps.generate.holdings import common, count
 from hyperplace.steps.generate.pieces import Pieces
 from hyperplace.steps.generate.text import joined
 from hyperplace.values.graph import Call, Layer, Ref
 from hyperplace.values.plan import Ranges
+from hyperplace.values.ranges import common, count, merged
 
 
 def grouped_convolution(layer: Layer, call: Call, filters: Ranges, x: str, pieces: Pieces) -> str:
@@ -22,11 +22,11 @@ def grouped_convolution(layer: Layer, call: Call, filters: Ranges, x: str, piece
         mine = tuple(span for _, spans in groups for span in spans)
         own = f"{x}[:, {first * channels}:{(first + len(groups)) * channels}]" if len(groups) < len(touched) else x
         weight = arguments(call)["weight"].name
-        cuts = _transposed_cuts(layer, groups[0], channels) if is_transposed else {0: _joined(mine)}
+        cuts = _transposed_cuts(layer, groups[0], channels) if is_transposed else {0: merged(mine)}
         changed = {argument_names(call)[0]: own, "weight": pieces.text(layer, weight, cuts), "groups": str(len(groups))}
         bias = arguments(call).get("bias")
         if isinstance(bias, Ref):
-            changed["bias"] = pieces.text(layer, bias.name, {0: _joined(mine)})
+            changed["bias"] = pieces.text(layer, bias.name, {0: merged(mine)})
         texts.append(call_text(call.op, call, lambda ref: ref.name, changed))
         first += len(groups)
     return joined(texts)
@@ -49,7 +49,7 @@ def grouped_norm(
         for start, stop in spans:
             texts.append((position * per + start - group * per, position * per + stop - group * per))
     text = assign(call_text(call.op, call, lambda ref: ref.name, changed))
-    kept = _joined(tuple(texts))
+    kept = merged(tuple(texts))
     if kept != ((0, len(touched) * per),):
         text = joined([f"{text}[:, {start}:{stop}]" for start, stop in kept])
     ones = ", 1" * (len(call.shape) - 2)
@@ -75,14 +75,3 @@ def _transposed_cuts(layer: Layer, group: tuple[int, Ranges], channels: int) -> 
         0: ((number * channels, (number + 1) * channels),),
         1: tuple((start - first, stop - first) for start, stop in spans),
     }
-
-
-def _joined(ranges: Ranges) -> Ranges:
-    """Return sorted ranges with neighbours made one."""
-    joined_: list[tuple[int, int]] = []
-    for start, stop in ranges:
-        if joined_ and joined_[-1][1] == start:
-            joined_[-1] = (joined_[-1][0], stop)
-        else:
-            joined_.append((start, stop))
-    return tuple(joined_)

@@ -1,34 +1,46 @@
-"""What tensors a part has at hand, and how to put together the channels it wants from them."""
+"""What tensors a part has at hand, and how to put together the channels and rows it wants from them."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from hyperplace.errors import UsageError
 from hyperplace.values.graph import Operand
-from hyperplace.values.plan import Ranges
+from hyperplace.values.plan import Range, Ranges
+from hyperplace.values.ranges import count
 
 
 @dataclass(frozen=True)
 class Held:
-    """A tensor: these filters of a layer side by side in dimension 1."""
+    """A tensor: these filters of a layer side by side in dimension 1, of these rows of the batch."""
 
     variable: str
     filters: Ranges
+    rows: Range
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Filters start..stop of a held tensor, counted from its own first."""
+    """Filters start..stop of a held tensor, counted from its own first, and some of its rows."""
 
     variable: str
     start: int
     stop: int
     size: int  # how many filters the tensor has
+    rows: Range
+    of: Range  # the rows the tensor has
 
     @property
-    def is_all(self) -> bool:
+    def has_all_filters(self) -> bool:
         return self.stop - self.start == self.size
+
+    @property
+    def has_all_rows(self) -> bool:
+        return self.rows == self.of
+
+
+Line = tuple[Slice, ...]  # side by side in dimension 1, all of the same rows
 
 
 @dataclass(frozen=True)
@@ -64,58 +76,54 @@ def wanted(operand: Operand, channels: Ranges) -> tuple[Wanted, ...]:
     return tuple(found)
 
 
-def pick(layer: str, filters: Ranges, held: Sequence[Held]) -> tuple[Slice, ...]:
-    """Return the filters as slices of held tensors, as few as there can be."""
-    spans = sorted(_spans(held))
-    starts = [span[0] for span in spans]
+def pick(layer: str, filters: Ranges, rows: Range, held: Sequence[Held]) -> tuple[Line, ...]:
+    """Return filters by rows as lines of slices of held tensors, one line under the other, as few as there can be."""
+    lines: list[Line] = []
+    for band in pairwise(sorted({*rows, *(r for h in held for r in h.rows if rows[0] < r < rows[1])})):
+        line = _line(layer, filters, band, held)
+        if lines and _continues(lines[-1], line):
+            lines[-1] = tuple(replace(one, rows=(one.rows[0], band[1])) for one in lines[-1])
+        else:
+            lines.append(line)
+    return tuple(lines)
+
+
+def _continues(above: Line, below: Line) -> bool:
+    """Say whether a line is made of the same tensors' next rows."""
+    return [(s.variable, s.start, s.stop) for s in above] == [(s.variable, s.start, s.stop) for s in below]
+
+
+def _line(layer: str, filters: Ranges, rows: Range, held: Sequence[Held]) -> Line:
+    spans = sorted(_spans([h for h in held if h.rows[0] <= rows[0] and rows[1] <= h.rows[1]]), key=lambda span: span[0])
+    starts = [start for (start, _), _, _ in spans]
     slices: list[Slice] = []
     for low, high in filters:
         while low < high:
             number = bisect_right(starts, low) - 1
-            if number < 0 or low >= spans[number][1]:
+            if number < 0 or low >= spans[number][0][1]:
                 raise UsageError(
                     f"the plan does not bring filter {low} of {layer} to a part that reads it; make the plan again"
                 )
-            start, stop, offset, tensor, size = spans[number]
-            end = min(high, stop)
-            _append(slices, Slice(tensor, offset + low - start, offset + end - start, size))
+            (start, stop), offset, tensor = spans[number]
+            end, shift = min(high, stop), offset - start
+            size = count(tensor.filters)
+            _append(slices, Slice(tensor.variable, low + shift, end + shift, size, rows, tensor.rows))
             low = end
     return tuple(slices)
 
 
-def _spans(held: Iterable[Held]) -> Iterable[tuple[int, int, int, str, int]]:
-    """Yield every run of filters with its place in the tensor that has it, and that tensor's size."""
+def _spans(held: Iterable[Held]) -> Iterable[tuple[Range, int, Held]]:
+    """Yield every run of filters with its place in the tensor that has it."""
     for tensor in held:
-        offset, size = 0, count(tensor.filters)
+        offset = 0
         for start, stop in tensor.filters:
-            yield start, stop, offset, tensor.variable, size
+            yield (start, stop), offset, tensor
             offset += stop - start
 
 
 def _append(slices: list[Slice], one: Slice) -> None:
     last = slices[-1] if slices else None
     if last and (last.variable, last.stop) == (one.variable, one.start):
-        slices[-1] = Slice(last.variable, last.start, one.stop, last.size)
+        slices[-1] = replace(last, stop=one.stop)
     else:
         slices.append(one)
-
-
-def count(ranges: Ranges) -> int:
-    return sum(stop - start for start, stop in ranges)
-
-
-def ranges_of(numbers: Iterable[int]) -> Ranges:
-    """Return numbers as sorted runs of neighbours."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][1] == number:
-            runs[-1][1] += 1
-        else:
-            runs.append([number, number + 1])
-    return tuple((start, stop) for start, stop in runs)
-
-
-def common(one: Ranges, other: Ranges) -> Ranges:
-    """Return what two sorted lists of ranges have in common."""
-    pairs = ((max(a, c), min(b, d)) for a, b in one for c, d in other)
-    return tuple((start, stop) for start, stop in pairs if start < stop)

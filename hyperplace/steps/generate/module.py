@@ -1,15 +1,18 @@
 """A whole program as text: one class per part, one method per segment, and the tables of what they exchange."""
 
-from hyperplace.steps.generate.holdings import Held, count, pick
+from hyperplace.steps.generate.holdings import Held, pick
 from hyperplace.steps.generate.layers import LayerText
-from hyperplace.steps.generate.lower import Message, PartSteps, Stage, Step
 from hyperplace.steps.generate.names import Names, literal, words
-from hyperplace.steps.generate.operands import Operands, slice_text
-from hyperplace.steps.generate.pieces import Pieces
+from hyperplace.steps.generate.norms import norm_calls, norm_width
+from hyperplace.steps.generate.operands import Operands, lines_text
+from hyperplace.steps.generate.pieces import Piece, Pieces
 from hyperplace.steps.generate.segments import Segment, cut
-from hyperplace.steps.generate.text import Lines, fold, index_text, joined
+from hyperplace.steps.generate.sharing import sharings
+from hyperplace.steps.generate.steps import Message, PartSteps, Sent, Stage, Step, Tile
+from hyperplace.steps.generate.text import Lines, fold, index_text
 from hyperplace.values.graph import Graph, Layer, Rule
-from hyperplace.values.plan import Plan, Ranges
+from hyperplace.values.plan import Plan, Range, Ranges
+from hyperplace.values.ranges import count
 
 BYTES_WORK = 4  # what a byte of a kept map costs beside a FLOP, for the schedule only
 
@@ -18,10 +21,11 @@ def module_text(graph: Graph, plan: Plan, parts: list[PartSteps], names: Names) 
     """Return the program."""
     classes = [_PartText(graph, plan, part, names).text() for part in parts]
     uses_functional = any("F." in text for text in classes)
-    return "\n\n\n".join([_head(plan, uses_functional), *classes, _foot(graph, plan)]) + "\n"
+    has_copies = any(": Copy(" in text for text in classes)
+    return "\n\n\n".join([_head(plan, uses_functional, has_copies), *classes, _foot(graph, plan)]) + "\n"
 
 
-def _head(plan: Plan, uses_functional: bool) -> str:
+def _head(plan: Plan, uses_functional: bool, has_copies: bool) -> str:
     settings, metrics = plan.settings, plan.metrics
     mib = metrics.volume_bytes / 2**20
     return "\n".join(
@@ -39,7 +43,8 @@ def _head(plan: Plan, uses_functional: bool) -> str:
             *(["import torch.nn.functional as F"] if uses_functional else []),
             "",
             "from hyperplace import runtime",
-            "from hyperplace.runtime import Feed, Keep, Output, Piece, Receive, Segment, Send",
+            f"from hyperplace.runtime import {'Copy, ' if has_copies else ''}Feed, Keep, Output, Piece, Receive, "
+            "Segment, Send",
         ]
     )
 
@@ -59,7 +64,8 @@ class _PartText:
 
     def __init__(self, graph: Graph, plan: Plan, part: PartSteps, names: Names) -> None:
         self._graph, self._plan, self._part, self._names = graph, plan, part, names
-        self._pieces = Pieces()
+        self._sharings = sharings(plan)
+        self._pieces = Pieces(part.part, self._sharings)
 
     def text(self) -> str:
         segments = cut(self._part)
@@ -92,17 +98,23 @@ class _PartText:
                 if piece.layer != layer:
                     layer = piece.layer
                     lines.append(f"    # {words(layer)}{self._owned(layer)}")
-                index = f', "{piece.index}"' if piece.index else ""
-                text = f'"{piece.attribute}": Piece({literal(piece.parameter.name)}, {piece.parameter.shape!r}{index}),'
-                lines += fold(text, 4)
+                lines += fold(f'"{piece.attribute}": {_piece(piece)},', 4)
             lines += ["}", ""]
         return lines
 
     def _owned(self, name: str) -> str:
         layer = self._graph[name]
         planned = self._plan.layers[self._graph.index_of[name]]
-        mine = next((owner.filters for owner in planned.owners if owner.part == self._part.part), ())
-        return f": {_filters(layer, mine)}" if mine else ": kernels for other parts' filters"
+        mine = [owner for owner in planned.owners if owner.part == self._part.part]
+        if not mine:
+            return ": kernels for other parts' filters"
+        return ": " + ", and ".join(self._cells(layer, owner.filters, owner.rows) for owner in mine)
+
+    def _cells(self, layer: Layer, filters: Ranges, rows: Range) -> str:
+        """Say which filters are meant, and which rows if not all."""
+        batch = self._plan.settings.batch
+        text = _filters(layer, filters)
+        return text if rows == (0, batch) else f"{text}, rows {index_text((rows,))} of {batch}"
 
     def _row(self, number: int, segment: Segment) -> str:
         """Return a segment's entry in the table."""
@@ -114,13 +126,18 @@ class _PartText:
 
     def _taken(self, variable: str, segment: Segment) -> str:
         for step in segment.steps:
-            if step.stage is Stage.INPUT and variable in step.makes:
-                inputs = [layer.name for layer in self._graph.layers if layer.rule is Rule.INPUT]
-                return f'Feed({inputs.index(step.layer)}, "{index_text(step.filters)}")'
+            for tile in step.tiles if step.stage is Stage.INPUT else ():
+                if tile.variable == variable:
+                    return self._fed(step.layer, tile)
         message = self._part.received.get(variable)
         if message:
             return f'Receive("{message.name}", source={message.source}{_flags(message)})'
         return f'Keep("{variable}")'
+
+    def _fed(self, layer: str, tile: Tile) -> str:
+        inputs = [layer.name for layer in self._graph.layers if layer.rule is Rule.INPUT]
+        rows = "" if tile.rows == (0, self._plan.settings.batch) else f", rows={tile.rows}"
+        return f'Feed({inputs.index(layer)}, "{index_text(tile.filters)}"{rows})'
 
     def _given(self, segment: Segment) -> list[str]:
         keeps = [f'Keep("{variable}")' for variable in segment.keeps]
@@ -132,7 +149,7 @@ class _PartText:
         lines, sent = Lines(), []
         for step in segment.steps:
             self._write(step, lines)
-            sent += [self._sent(step, message, filters, result) for message, filters, result in step.sends]
+            sent += [self._sent(step, one) for one in step.sends]
         outputs = [v for step in segment.steps if not step.layer for v in step.makes]
         gives = [*segment.keeps, *sent, *outputs]
         head = fold(f"def segment_{number}({', '.join(['self', *segment.takes])}):", 0)
@@ -142,7 +159,8 @@ class _PartText:
     def _write(self, step: Step, lines: Lines) -> None:
         if step.stage is Stage.OUTPUT:
             for variable, operand, wanted in zip(step.makes, self._graph.outputs, step.operands, strict=False):
-                lines.let(variable, Operands(self._graph, self._part).text(operand, wanted))
+                rows = (0, self._plan.settings.batch)
+                lines.let(variable, Operands(self._graph, self._part).text(operand, wanted, rows))
             return
         layer = self._graph[step.layer]
         if step.stage is Stage.INPUT:
@@ -150,36 +168,66 @@ class _PartText:
         text = LayerText(self._graph, layer, self._part, self._pieces, self._names)
         match step.stage:
             case Stage.COMPUTE:
-                lines.comment(f"{words(layer.name)}: {_filters(layer, step.filters)}")
-                text.compute(step, lines)
+                lines.comment(f"{words(layer.name)}: {self._made(layer, step)}")
+                if layer.name in self._sharings and norm_calls(layer):
+                    text.compute_run(step, self._sharings[layer.name], lines)
+                else:
+                    text.compute(step, lines)
+            case Stage.TOTAL:
+                lines.comment(f"{words(layer.name)}: statistics of all rows")
+                text.total(step, self._sharings[layer.name], lines)
             case Stage.PARTIAL:
                 lines.comment(f"{words(layer.name)}: partial sums")
                 text.partial(step, lines)
             case Stage.FINISH:
-                lines.comment(f"{words(layer.name)}: reduction of {_filters(layer, step.filters)}")
+                lines.comment(f"{words(layer.name)}: reduction of {self._made(layer, step)}")
                 text.finish(step, lines)
 
-    def _sent(self, step: Step, message: Message, filters: Ranges, result: int) -> str:
+    def _made(self, layer: Layer, step: Step) -> str:
+        """Say what a step makes, and from where on."""
+        since = "from the batch norm on, " if step.run else ""
+        return since + ", and ".join(self._cells(layer, tile.filters, tile.rows) for tile in step.tiles)
+
+    def _sent(self, step: Step, sent: Sent) -> str:
         """Return the expression of what a message carries."""
-        layer = self._graph[step.layer]
+        layer, width = self._graph[step.layer], 1
         if step.stage is Stage.PARTIAL:
-            held = [Held(v, shard.filters) for v, shard in zip(step.makes, step.shards, strict=True)]
-            return joined([slice_text(one, 1) for one in pick(step.layer, filters, held)])
-        held = [h for h in self._part.held[step.layer][result] if h.variable not in self._part.received]
-        width = layer.shape[1] // layer.num_filters if len(layer.shape) > 1 and layer.rule is not Rule.WHOLE else 1
-        return joined([slice_text(one, width) for one in pick(step.layer, filters, held)])
+            held = [Held(v, shard.filters, shard.rows) for v, shard in zip(step.makes, step.shards, strict=True)]
+        elif self._is_statistics(step):
+            own = {Stage.COMPUTE: self._part.statistics, Stage.TOTAL: self._part.totals}[step.stage]
+            held = [h for h in own[layer.name, step.run] if h.variable not in self._part.received]
+            width = norm_width(layer, step.run)
+        else:
+            held = self._part.own(step.layer, sent.result)
+            if len(layer.shape) > 1 and layer.rule is not Rule.WHOLE:
+                width = layer.shape[1] // layer.num_filters
+        return lines_text(pick(step.layer, sent.filters, sent.rows, held), width)
+
+    def _is_statistics(self, step: Step) -> bool:
+        """Say whether a step sends statistics, and not what it makes of its layer."""
+        layer = self._graph[step.layer]
+        if step.stage is Stage.OUTPUT or step.layer not in self._sharings:
+            return False
+        return step.stage is Stage.TOTAL or step.run < len(norm_calls(layer))
 
     def _work(self, step: Step) -> int:
         """Return a guess of the FLOPs of a step, forward and backward, from which a schedule is made."""
-        if step.stage in (Stage.INPUT, Stage.OUTPUT):
+        if step.stage in (Stage.INPUT, Stage.TOTAL, Stage.OUTPUT):
             return 0
         layer, batch = self._graph[step.layer], self._plan.settings.batch
         kernels = layer.num_filters * (layer.operands[0].num_channels // layer.groups)
         area = sum(count(shard.filters) * count(shard.channels) for shard in step.shards)
-        share = area / kernels if step.shards else count(step.filters) / layer.num_filters
-        macs = 0 if step.stage is Stage.FINISH else 6 * layer.macs
+        cells = sum(count(tile.filters) * count((tile.rows,)) for tile in step.tiles)
+        share = area / kernels if step.shards else cells / (layer.num_filters * batch)
+        macs = 0 if step.stage is Stage.FINISH or step.run else 6 * layer.macs
         maps = layer.num_filters * layer.saved_bytes * BYTES_WORK
         return round(share * batch * (macs + (maps if step.stage is not Stage.PARTIAL else 0)))
+
+
+def _piece(piece: Piece) -> str:
+    index = f', "{piece.index}"' if piece.index else ""
+    words = f"{literal(piece.parameter.name)}, {piece.parameter.shape!r}{index}"
+    return f"Piece({words})" if piece.owner is None else f"Copy({words}, owner={piece.owner})"
 
 
 def _filters(layer: Layer, filters: Ranges) -> str:

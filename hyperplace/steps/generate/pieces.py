@@ -3,10 +3,13 @@
 from dataclasses import dataclass, field
 
 from hyperplace.steps.generate.calls import op_name
+from hyperplace.steps.generate.holdings import Held, Slice, pick
 from hyperplace.steps.generate.names import ATTRIBUTES, Names
+from hyperplace.steps.generate.sharing import Sharing
 from hyperplace.steps.generate.text import index_text
 from hyperplace.values.graph import Call, Layer, Parameter
 from hyperplace.values.plan import Ranges
+from hyperplace.values.ranges import common
 
 NORMS = ("batch_norm", "instance_norm", "group_norm", "prelu")
 
@@ -19,26 +22,59 @@ class Piece:
     layer: str
     parameter: Parameter
     index: str
+    owner: int | None = None  # the part that owns it, where that is another
 
 
 @dataclass
 class Pieces:
-    """The pieces of one part, in order of first use."""
+    """The pieces of one part, in order of first use.
 
+    Where the rows of filters are apart, `sharings` has their layer, and a part's slices of its parameters are those of
+    the groups of filters with the same owner; what a tile uses is cut out of them.
+    """
+
+    part: int = 0
+    sharings: dict[str, Sharing] = field(default_factory=dict)
     names: Names = field(default_factory=lambda: Names(ATTRIBUTES))
     of: dict[tuple[str, str], Piece] = field(default_factory=dict)
+
+    def has_copies(self, layer: Layer) -> bool:
+        """Say whether the layer's filters have rows on several parts."""
+        return layer.name in self.sharings
 
     def text(self, layer: Layer, name: str, cuts: dict[int, Ranges]) -> str:
         """Return how the part's code names a slice of a parameter; `cuts` has the ranges of each cut dimension."""
         parameter = next(p for p in layer.parameters if p.name == name)
-        index = _index(parameter, cuts)
+        if not (cuts and self.has_copies(layer)):
+            return f"self.{self._piece(layer, parameter, cuts, None).attribute}"
+        ((dim, wanted),) = cuts.items()
+        width = parameter.shape[dim] // layer.num_filters
+        held = []
+        for owner, filters in self.sharings[layer.name].groups(self.part):
+            own = scaled(filters, width)
+            if common(own, wanted):
+                piece = self._piece(layer, parameter, {dim: own}, None if owner == self.part else owner)
+                held.append(Held(f"self.{piece.attribute}", own, (0, 1)))
+        (line,) = pick(layer.name, wanted, (0, 1), held)
+        texts = [_narrowed(one, dim) for one in line]
+        return texts[0] if len(texts) == 1 else f"torch.cat(({', '.join(texts)}), {dim})"
+
+    def _piece(self, layer: Layer, parameter: Parameter, cuts: dict[int, Ranges], owner: int | None) -> Piece:
+        """Return the part's piece of a parameter, entered the first time."""
+        name, index = parameter.name, _index(parameter, cuts)
         if (name, index) not in self.of:
-            self.of[name, index] = Piece(self._attribute(name, index), layer.name, parameter, index)
-        return f"self.{self.of[name, index].attribute}"
+            self.of[name, index] = Piece(self._attribute(name, index), layer.name, parameter, index, owner)
+        return self.of[name, index]
 
     def _attribute(self, name: str, index: str) -> str:
         """Return the parameter's own name, with the slice where the part has several of it."""
         return self.names(name, index) if any(known == name for known, _ in self.of) else self.names(name)
+
+
+def _narrowed(one: Slice, dim: int) -> str:
+    if one.has_all_filters:
+        return one.variable
+    return f"{one.variable}[{':, ' * dim}{one.start}:{one.stop}]"
 
 
 def _index(parameter: Parameter, cuts: dict[int, Ranges]) -> str:

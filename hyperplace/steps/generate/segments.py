@@ -7,7 +7,7 @@ depend only on earlier ones: every part can run its own in order, then backwards
 
 from dataclasses import dataclass
 
-from hyperplace.steps.generate.lower import Message, PartSteps, Stage, Step
+from hyperplace.steps.generate.steps import Message, PartSteps, Stage, Step
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Segment:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        return tuple(message for step in self.steps for message, _, _ in step.sends)
+        return tuple(sent.message for step in self.steps for sent in step.sends)
 
 
 def cut(part: PartSteps) -> list[Segment]:

@@ -112,3 +112,8 @@ def index_text(ranges: tuple[tuple[int, int], ...]) -> str:
 def joined(pieces: list[str]) -> str:
     """Return the pieces side by side in dimension 1."""
     return pieces[0] if len(pieces) == 1 else f"torch.cat(({', '.join(pieces)}), 1)"
+
+
+def stacked(pieces: list[str]) -> str:
+    """Return the pieces one under the other, as rows."""
+    return pieces[0] if len(pieces) == 1 else f"torch.cat(({', '.join(pieces)}))"

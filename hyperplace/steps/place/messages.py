@@ -3,9 +3,9 @@
 import numpy as np
 
 from hyperplace.steps.place.assignment import Assignment
-from hyperplace.steps.place.ranges import Mask, ranges_of, rectangles
 from hyperplace.values.graph import Graph, Layer, Operand, Reads
 from hyperplace.values.plan import Range, Ranges, Reduction, Transfer
+from hyperplace.values.ranges import Mask, ranges_of, rectangles
 
 
 def transfers(graph: Graph, found: dict[str, Assignment], num_parts: int) -> tuple[Transfer, ...]:

@@ -3,10 +3,10 @@
 import numpy as np
 
 from hyperplace.steps.place.assignment import Assignment
-from hyperplace.steps.place.ranges import Mask, ranges_of
 from hyperplace.values.arrays import Ints
 from hyperplace.values.graph import Layer
 from hyperplace.values.plan import Replica
+from hyperplace.values.ranges import Mask, ranges_of
 
 
 def replicas(layer: Layer, assignment: Assignment) -> tuple[Replica, ...]:

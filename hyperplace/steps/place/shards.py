@@ -3,9 +3,9 @@
 import numpy as np
 
 from hyperplace.steps.place.assignment import Assignment
-from hyperplace.steps.place.ranges import ranges_of, rectangles
 from hyperplace.values.graph import Layer
 from hyperplace.values.plan import Owner, PlannedLayer, Ranges, Shard
+from hyperplace.values.ranges import ranges_of, rectangles
 
 
 def planned_layer(layer: Layer, assignment: Assignment, batch: int) -> PlannedLayer:

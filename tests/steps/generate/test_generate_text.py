@@ -166,10 +166,3 @@ def test_long_statements_are_folded_at_their_brackets():
 def test_folding_makes_no_tuple_of_what_is_in_brackets():
     text = f"x = ({' * '.join(f'argument_{n}' for n in range(20))}) * 2"
     assert ast.dump(ast.parse("\n".join(fold(text)))) == ast.dump(ast.parse(text))
-
-
-def test_a_plan_that_splits_rows_is_refused():
-    plan = planned(captured("plain"), "coarse", 2, "contiguous")
-    hybrid = unchecked(plan, settings=replace(plan.settings, grain="hybrid"))
-    with pytest.raises(UsageError, match="hybrid plans cannot be written yet"):
-        generate(captured("plain"), hybrid)

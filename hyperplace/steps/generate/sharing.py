@@ -1,0 +1,52 @@
+"""How the weights of a layer are shared where the rows of its filters are apart: who owns them, who has copies."""
+
+from dataclasses import dataclass
+
+from hyperplace.values.plan import Plan, PlannedLayer, Ranges, Replica
+from hyperplace.values.ranges import common, ranges_of
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """A layer of which some filters' rows are on several parts."""
+
+    planned: PlannedLayer
+    replicas: tuple[Replica, ...]
+
+    def filters(self, part: int) -> Ranges:
+        """Return the filters of which a part has any rows."""
+        mine = [owner for owner in self.planned.owners if owner.part == part]
+        return ranges_of(sorted({f for owner in mine for span in owner.filters for f in range(*span)}))
+
+    def groups(self, part: int) -> tuple[tuple[int, Ranges], ...]:
+        """Return a part's filters by the part that owns their weights, its own first."""
+        copies = [(replica.owner, replica.filters) for replica in self.replicas if replica.part == part]
+        borrowed = {f for _, filters in copies for span in filters for f in range(*span)}
+        owned = ranges_of(sorted({f for span in self.filters(part) for f in range(*span)} - borrowed))
+        return (*([(part, owned)] if owned else []), *copies)
+
+    def owned(self, part: int) -> Ranges:
+        """Return the filters whose weights a part owns."""
+        return next((filters for owner, filters in self.groups(part) if owner == part), ())
+
+    def rows(self, part: int, filter_: int) -> Ranges:
+        """Return which rows of a filter a part has."""
+        mine = [owner for owner in self.planned.owners if owner.part == part]
+        return tuple(sorted(o.rows for o in mine if common(o.filters, ((filter_, filter_ + 1),))))
+
+    @property
+    def edges(self) -> set[int]:
+        """Return the filters at which something changes."""
+        return {edge for owner in self.planned.owners for span in owner.filters for edge in span}
+
+    @property
+    def exchanges_statistics(self) -> bool:
+        return any(replica.statistics_bytes for replica in self.replicas)
+
+
+def sharings(plan: Plan) -> dict[str, Sharing]:
+    """Return how every layer with replicas is shared."""
+    replicas: dict[str, list[Replica]] = {}
+    for replica in plan.replicas:
+        replicas.setdefault(replica.layer, []).append(replica)
+    return {p.name: Sharing(p, tuple(replicas[p.name])) for p in plan.layers if p.name in replicas}

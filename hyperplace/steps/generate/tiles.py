@@ -1,0 +1,171 @@
+"""The code of one tile: a layer's calls, with everything that runs over filters cut to the tile's own."""
+
+from collections.abc import Callable
+
+from hyperplace.steps.generate.calls import (
+    DROPOUTS,
+    FACTORIES,
+    RESHAPES,
+    arguments,
+    call_text,
+    is_in_place,
+    op_name,
+    out_of_place,
+    refs,
+)
+from hyperplace.steps.generate.groups import grouped_convolution, grouped_norm
+from hyperplace.steps.generate.names import Names
+from hyperplace.steps.generate.norms import is_norm
+from hyperplace.steps.generate.pieces import Pieces, filter_cuts, scaled
+from hyperplace.steps.generate.text import Lines
+from hyperplace.values.graph import Call, Graph, Layer, Ref, Rule
+from hyperplace.values.plan import Ranges
+from hyperplace.values.ranges import count
+
+# What may return its argument, or a view of it, instead of a new tensor.
+_ALIASES = "flatten contiguous alias detach to _to_copy slice permute transpose unsqueeze chunk split expand"
+ALIASES = RESHAPES | frozenset(_ALIASES.split())
+TRAINING = {"batch_norm": "training", "instance_norm": "use_input_stats"}
+
+
+class TileText:
+    """Write a layer's calls for some filters and rows."""
+
+    def __init__(
+        self, graph: Graph, layer: Layer, filters: Ranges, pieces: Pieces, names: Names, *, is_first: bool
+    ) -> None:
+        self._graph, self._layer, self._filters = graph, layer, filters
+        self._pieces, self._names, self._is_first = pieces, names, is_first
+        self.values: dict[str, str] = {}  # the variable of every value of the captured program
+        self.kept: dict[str, str] = {}  # the variables of values that must keep theirs
+        self.normed: Callable[[Call, str], str] | None = None  # the text of a batch norm that begins the calls
+        self._fresh: set[str] = set()  # values nobody else has, which may be written in place
+
+    @property
+    def _is_split(self) -> bool:
+        return self._filters != ((0, self._layer.num_filters),)
+
+    def write(self, calls: tuple[Call, ...], makes: tuple[str, ...], lines: Lines) -> None:
+        """Write calls that follow each other; the last one's result gets the name of what the layer makes."""
+        readers = _reader_counts(calls)
+        for number, call in enumerate(calls):
+            data = [ref for ref in refs(call) if not ref.is_state]
+            if is_in_place(call) and isinstance(call.args[0], Ref) and call.args[0].is_state:
+                if self._is_first:  # once per part, however many tiles it has
+                    lines.add("if self.training:")
+                    lines.add("    " + self._expression(call, lines))
+                continue
+            has_data = any(ref.name in self.values for ref in data)
+            following = calls[number + 1] if number + 1 < len(calls) else None
+            is_chained = following is not None and readers.get(call.value) == 1 and Ref(call.value) in refs(following)
+            is_last = following is None
+            plain = makes[0] if has_data and (is_chained or is_last) else self._names(self._layer.name, call.value)
+            plain = self.kept.get(call.value, plain)
+            if is_last and self._layer.results:
+                self._write_results(call, makes, lines)
+                return
+            lines.let(plain, self._expression(call, lines))
+            self.values[call.value] = plain
+            if op_name(call).rstrip("_") not in ALIASES or refs(call)[0].name in self._fresh:
+                self._fresh.add(call.value)
+
+    def _write_results(self, call: Call, makes: tuple[str, ...], lines: Lines) -> None:
+        """Write a call with several results, of which some are read."""
+        results = self._names(self._layer.name, "results")
+        lines.let(results, self._expression(call, lines))
+        for variable, result in zip(makes, self._layer.results, strict=True):
+            lines.let(variable, f"{results}[{result}]")
+
+    def _expression(self, call: Call, lines: Lines) -> str:
+        name = op_name(call).rstrip("_")
+        is_anchor = call is self._layer.calls[self._layer.num_anchor_calls - 1]
+        if self.normed and is_norm(call):
+            return self.normed(call, self.values[call.args[0].name])
+        if name in DROPOUTS:
+            return self._dropout(call, name)
+        if name in RESHAPES:
+            return f"{self._text(call)(refs(call)[0])}.reshape({self._shape(call)})"
+        if is_anchor and self._is_split and self._layer.rule is Rule.GROUPED:
+            x = self.values[self._layer.operands[0].value]
+            if name != "group_norm":
+                return grouped_convolution(self._layer, call, self._filters, x, self._pieces)
+            variable = self._names(self._layer.name, "normed")
+            return grouped_norm(
+                self._layer, call, self._filters, x, self._pieces, assign=lambda text: lines.shared(variable, text)
+            )
+        return call_text(self._op(call), call, self._text(call), self._changes(call, name))
+
+    def _op(self, call: Call) -> str:
+        """Return the operation, out of place where the tensor it would write into is somebody else's too."""
+        first = call.args[0] if call.args else None
+        if is_in_place(call) and isinstance(first, Ref) and not first.is_state and first.name not in self._fresh:
+            return out_of_place(call)
+        return call.op
+
+    def _changes(self, call: Call, name: str) -> dict[str, str]:
+        """Return the arguments that differ from the captured: the mode, the rows, and a depthwise layer's groups."""
+        named = arguments(call)
+        changed = {}
+        flag = TRAINING.get(name)
+        if flag and named.get(flag) is True and named.get("running_mean") is not None:
+            changed[flag] = "self.training"
+        if self._is_split and name.startswith("conv") and self._layer.rule is Rule.CHANNELWISE:
+            changed["groups"] = str(count(self._filters))
+        if name in FACTORIES:
+            changed |= {n: self._with_rows(value) for n, value in named.items() if isinstance(value, tuple)}
+        return changed
+
+    def _with_rows(self, sizes: tuple[object, ...]) -> str:
+        rows = f"{next(iter(self.values.values()))}.shape[0]"
+        texts = [rows if size == self._graph.rows else repr(size) for size in sizes]
+        return f"({', '.join(texts)},)"
+
+    def _dropout(self, call: Call, name: str) -> str:
+        named = arguments(call)
+        chance = named["p"]
+        return f"runtime.{name}({self._text(call)(refs(call)[0])}, {float(chance)!r}, self)"
+
+    def _shape(self, call: Call) -> str:
+        """Return the sizes a reshape leaves, for any number of rows and the part's own filters."""
+        sizes = list(call.shape)
+        if self._is_split:
+            sizes[1] = sizes[1] // self._layer.num_filters * count(self._filters)
+        if sizes and sizes[0] % self._graph.rows == 0 and 0 not in sizes:
+            sizes[0] = -1
+        return ", ".join(map(str, sizes))
+
+    def _text(self, call: Call) -> Callable[[Ref], str]:
+        by_ref = {value: name for name, value in arguments(call).items() if isinstance(value, Ref)}
+        is_cut = self._is_split or self._pieces.has_copies(self._layer)
+        factor = call.shape[1] // self._layer.num_filters if is_cut and len(call.shape) > 1 else 1
+        own = scaled(self._filters, factor)
+        shapes = {p.name: p.shape for p in self._layer.parameters}
+        computed = {c.value: c.shape for c in self._layer.calls}
+
+        def text_of(ref: Ref) -> str:
+            if ref.is_state:
+                cuts = filter_cuts(call, by_ref.get(ref, ""), shapes[ref.name], own) if is_cut else {}
+                return self._pieces.text(self._layer, ref.name, cuts)
+            text = self.values[ref.name]
+            if self._is_split and self._is_state_value(ref):
+                for dim, ranges in filter_cuts(call, by_ref.get(ref, ""), computed[ref.name], own).items():
+                    cut = [f"{text}.narrow({dim}, {start}, {stop - start})" for start, stop in ranges]
+                    text = cut[0] if len(cut) == 1 else f"torch.cat(({', '.join(cut)}), {dim})"
+            return text
+
+        return text_of
+
+    def _is_state_value(self, ref: Ref) -> bool:
+        """Say whether a value is computed from parameters and constants alone."""
+        calls = {call.value: call for call in self._layer.calls}
+        if ref.name not in calls:
+            return False
+        return all(inner.is_state or self._is_state_value(inner) for inner in refs(calls[ref.name]))
+
+
+def _reader_counts(calls: tuple[Call, ...]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for call in calls:
+        for ref in refs(call):
+            counts[ref.name] = counts.get(ref.name, 0) + 1
+    return counts
