@@ -5,11 +5,26 @@ consecutive rows, and its owner may be any part.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 
-from hyperplace.runtime import Copy, Feed, Keep, Output, Piece, Receive, RunSettings, Segment, Send, Trainer, Training
+from hyperplace.runtime import (
+    Copy,
+    Feed,
+    Keep,
+    Output,
+    Part,
+    Piece,
+    Program,
+    Receive,
+    RunSettings,
+    Segment,
+    Send,
+    Trainer,
+    Training,
+)
 from hyperplace.runtime.load import load_program
 
 BATCH = 4
@@ -151,3 +166,55 @@ def plain(layers, batches, optimizer=sgd, after_step=lambda weights: None):
         after_step(weights)
         losses.append(loss.item())
     return losses, {f"w{n}": weight.detach() for n, weight in enumerate(weights)}
+
+
+class Owner(Part):
+    """Three of the four filters of w, on the first two rows; and v, of which there are no copies."""
+
+    weights: ClassVar = {"w": Piece("w", (4, 2), "1:4"), "v": Piece("v", (1, 4))}
+    segments = (
+        Segment("one", (Feed(0, "0:2", (0, 2)),), (Keep("h"),), ("w",), 3),
+        Segment(
+            "two",
+            (Keep("h"), Receive("odd", 1), Receive("zero", 2), Receive("even", 2)),
+            (Output(0),),
+            ("v",),
+            3,
+        ),
+    )
+
+    def one(self, x):
+        return (torch.tanh(x @ self.w.t()),)
+
+    def two(self, h, odd, zero, even):
+        below = torch.cat([odd[:, :1], even, odd[:, 1:]], 1)  # filters 1, 2, 3
+        return (torch.cat([zero, torch.cat([h, below])], 1) @ self.v.t(),)
+
+
+class Odd(Part):
+    """Filters 1 and 3 on the last two rows: two pieces of what the owner has."""
+
+    weights: ClassVar = {"copy": Copy("w", (4, 2), "1:2+3:4", owner=0)}
+    segments = (Segment("one", (Feed(0, "0:2", (2, 4)),), (Send("odd", 0),), ("w",), 3),)
+
+    def one(self, x):
+        return (torch.tanh(x @ self.copy.t()),)
+
+
+class Even(Part):
+    """Filter 0, its own, on all rows, and filter 2 on the last two."""
+
+    weights: ClassVar = {"w": Piece("w", (4, 2), "0:1"), "copy": Copy("w", (4, 2), "2:3", owner=0)}
+    segments = (
+        Segment("one", (Feed(0, "0:2"),), (Send("zero", 0),), ("w",), 3),
+        Segment("two", (Feed(0, "0:2", (2, 4)),), (Send("even", 0),), ("w",), 3),
+    )
+
+    def one(self, x):
+        return (torch.tanh(x @ self.w.t()),)
+
+    def two(self, x):
+        return (torch.tanh(x @ self.copy.t()),)
+
+
+SLICED = Program("sliced", inputs=((2,),), parts=(Owner, Odd, Even), batch=4)
