@@ -69,7 +69,7 @@ def _optimizer_state(trainer: Trainer) -> dict[str, dict[str, Any]]:
     """Return for every parameter of the model what the optimizer remembers of it."""
     state: dict[str, dict[str, Any]] = {}
     for worker in trainer.workers:
-        for attribute, piece in worker.part.weights.items():
+        for attribute, piece in worker.weights.owned.items():
             parameter = worker.weights.parameters[attribute]
             assert worker.weights.optimizer is not None
             for key, value in worker.weights.optimizer.state.get(parameter, {}).items():
@@ -93,14 +93,14 @@ def restore(trainer: Trainer, content: Mapping[str, Any]) -> None:
             raise UsageError("the checkpoint's optimizer has another number of parameter groups; give the same one")
         for group, saved in zip(weights.optimizer.param_groups, content["groups"], strict=True):
             group.update(saved)
-        for attribute, piece in worker.part.weights.items():
+        for attribute, piece in weights.owned.items():
             known = content["optimizer"].get(piece.name, {})
             parameter = weights.parameters[attribute]
             weights.optimizer.state[parameter] = {key: _own(value, piece, parameter) for key, value in known.items()}
         if weights.scheduler and content["scheduler"]:
             weights.scheduler.load_state_dict(content["scheduler"])
         if weights.average and content["average"]:
-            averaged = zip(weights.average.module, worker.part.weights.values(), strict=True)
+            averaged = zip(weights.average.module, weights.owned.values(), strict=True)
             with torch.no_grad():
                 for tensor, piece in averaged:
                     tensor.copy_(piece.of(content["average"][piece.name]))

@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 FORWARD, BACKWARD = "forward", "backward"
+GRADIENTS, WEIGHTS = "gradients", "weights"  # of copies: to the owner, and from it
 
 
 class Stopped(Exception):
@@ -56,6 +57,12 @@ class Post:
                 self._arrived[key.target].wait()
             tensor: Tensor = self._boxes[key.target].pop(key)
             return tensor
+
+    def drop(self, target: int, way: str) -> None:
+        """Forget what has come to a part in some way and was not taken."""
+        with self._arrived[target]:
+            box = self._boxes[target]
+            self._boxes[target] = {key: tensor for key, tensor in box.items() if key.way != way}
 
     def stop(self) -> None:
         """Wake everyone who waits."""

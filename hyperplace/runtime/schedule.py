@@ -13,40 +13,50 @@ Three segments on two parts, with up to two mini-batches in flight:
 The order is found by modulo scheduling: actions of one mini-batch are given start times that respect what they need
 and never overlap, modulo the period, with those of other mini-batches on the same part. The period is the shortest,
 from the heaviest part's work upwards, for which no action lies more than `in_flight` - 1 ticks behind.
+
+A part whose weights others have copies of updates them in an action of its own (U), once all of them have run their
+backward passes. Other parts update right after their last backward segment.
 """
 
 from bisect import insort
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
 
 from hyperplace.runtime.table import Keep, Receive, Segment, Send
 
-FORWARD, BACKWARD = "F", "B"
+FORWARD, BACKWARD, UPDATE = "F", "B", "U"
 FORWARD_SHARE = 1 / 3  # of a segment's work; the backward pass makes two products for the forward's one
 LEAST_SHARE = 1e-6  # of all work, for segments that only pass something on: starts must differ
 GROWTH = 1.03  # of the period, from try to try
 SLACKS = (0.3, 0.1, 0.0)  # of the period: how long a message may take before somebody waits; the most that fits is used
 
+TOLERANCE = 1e-9  # of the period, for sums that round; far below the least work
+
 Node = tuple[int, str, int]  # part, kind, segment
+Lenders = Mapping[int, Collection[int]]  # part -> parts with copies of its weights
 
 
 @dataclass(frozen=True)
 class Action:
-    """Forward or backward of one segment, for the mini-batch that entered `offset` ticks ago."""
+    """Forward or backward of one segment, or an update, for the mini-batch that entered `offset` ticks ago."""
 
     kind: str
     segment: int
     offset: int = 0
 
     def __str__(self) -> str:
-        return f"{self.kind}{self.segment}" + (f"-{self.offset}" if self.offset else "")
+        what = self.kind if self.kind == UPDATE else f"{self.kind}{self.segment}"
+        return what + (f"-{self.offset}" if self.offset else "")
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The actions of every part in one tick, in order."""
+    """The actions of every part in one tick, in order; and how they were found, on one mini-batch's time line."""
 
     actions: tuple[tuple[Action, ...], ...]
+    spans: Mapping[Node, tuple[float, float]] = field(default_factory=dict, compare=False, repr=False)  # start and end
+    period: float = field(default=1.0, compare=False, repr=False)
 
     def __str__(self) -> str:
         return "\n".join(f"part {p}:  " + "  ".join(map(str, row)) for p, row in enumerate(self.actions))
@@ -55,6 +65,13 @@ class Schedule:
     def depth(self) -> int:
         """The most ticks an action lies behind."""
         return max((action.offset for row in self.actions for action in row), default=0)
+
+    def delay(self, owner: int, users: Iterable[tuple[int, int]]) -> int:
+        """Return after how many ticks an owner's update is done before any user, a part's segment, runs forward."""
+        begin = min(self.spans[part, FORWARD, segment][0] for part, segment in users)
+        ticks = ceil((self.spans[owner, UPDATE, 0][1] - begin) / self.period - TOLERANCE)
+        # An update that ends just after its last tick still begins in it, so nobody waits in a circle for it.
+        return min(max(1, ticks), self.depth + 1)
 
     def live(self, part: int) -> int:
         """Return how many mini-batches a part holds activations of at most."""
@@ -67,10 +84,10 @@ class Schedule:
         )
 
 
-def schedule(parts: Sequence[Sequence[Segment]], in_flight: int) -> Schedule:
+def schedule(parts: Sequence[Sequence[Segment]], in_flight: int, lenders: Lenders | None = None) -> Schedule:
     """Return the order in which the parts run their segments with at most `in_flight` mini-batches under way."""
-    needs = dependencies(parts)
-    work = _durations(parts)
+    needs = dependencies(parts, lenders)
+    work = _durations(parts, lenders)
     order = _topological(needs)
     total = sum(work.values())
     period = max((sum(work[n] for n in work if n[0] == p) for p in range(len(parts))), default=1.0)
@@ -78,22 +95,22 @@ def schedule(parts: Sequence[Sequence[Segment]], in_flight: int) -> Schedule:
         for slack in SLACKS:
             starts = _placed(order, needs, work, period, slack * period)
             if starts is not None and all(start // period < in_flight for start in starts.values()):
-                return _rows(starts, period, len(parts))
+                return _rows(starts, work, period, len(parts))
         period *= GROWTH
-    return _rows(_placed(order, needs, work, 2 * total + 1, 0.0) or {}, 2 * total + 1, len(parts))
+    return _rows(_placed(order, needs, work, 2 * total + 1, 0.0) or {}, work, 2 * total + 1, len(parts))
 
 
-def _durations(parts: Sequence[Sequence[Segment]]) -> dict[Node, float]:
+def _durations(parts: Sequence[Sequence[Segment]], lenders: Lenders | None) -> dict[Node, float]:
     work: dict[Node, float] = {}
     least = max(1.0, LEAST_SHARE * sum(segment.work for segments in parts for segment in segments))
     for p, segments in enumerate(parts):
         for s, segment in enumerate(segments):
             work[p, FORWARD, s] = max(segment.work, least) * FORWARD_SHARE
             work[p, BACKWARD, s] = max(segment.work, least) * (1 - FORWARD_SHARE)
-    return work
+    return work | {(p, UPDATE, 0): least * FORWARD_SHARE for p in lenders or ()}
 
 
-def dependencies(parts: Sequence[Sequence[Segment]]) -> dict[Node, set[Node]]:
+def dependencies(parts: Sequence[Sequence[Segment]], lenders: Lenders | None = None) -> dict[Node, set[Node]]:
     """Return for every action of a mini-batch the actions that must come before it."""
     needs: dict[Node, set[Node]] = {}
     maker: dict[tuple[int, str, int], tuple[int, int]] = {}  # (part, name, target part) -> (part, segment)
@@ -119,6 +136,8 @@ def dependencies(parts: Sequence[Sequence[Segment]]) -> dict[Node, set[Node]]:
                 lead = first.setdefault((take.name, source), s)
                 if lead != s:
                     needs[p, BACKWARD, lead].add((p, BACKWARD, s))
+    for p, borrowers in (lenders or {}).items():
+        needs[p, UPDATE, 0] = {(q, BACKWARD, s) for q in (p, *borrowers) for s in range(len(parts[q]))}
     return needs
 
 
@@ -128,6 +147,7 @@ def _topological(needs: dict[Node, set[Node]]) -> list[Node]:
     done: set[Node] = set()
     todo = sorted((n for n in needs if n[1] == FORWARD), key=lambda n: (n[2], n[0]))
     todo += sorted((n for n in needs if n[1] == BACKWARD), key=lambda n: (-n[2], n[0]))
+    todo += sorted(n for n in needs if n[1] == UPDATE)
     while todo:
         ready = [n for n in todo if needs[n] <= done]
         assert ready, "segments wait for each other in a circle"
@@ -156,7 +176,7 @@ def _placed(
 
 def _gap(busy: list[tuple[float, float]], ready: float, length: float, period: float) -> float | None:
     """Return the first start, not before `ready`, that keeps clear of what is busy in every period."""
-    tolerance = 1e-9 * period
+    tolerance = TOLERANCE * period
     for candidate in (ready, *_ends_after(busy, ready, period)):
         pieces = _folded(candidate, candidate + length, period)
         if all(
@@ -182,8 +202,9 @@ def _folded(start: float, stop: float, period: float) -> list[tuple[float, float
     return [(low, period), (0.0, low + length - period)]
 
 
-def _rows(starts: dict[Node, float], period: float, num_parts: int) -> Schedule:
+def _rows(starts: dict[Node, float], work: dict[Node, float], period: float, num_parts: int) -> Schedule:
     rows: list[list[tuple[float, Action]]] = [[] for _ in range(num_parts)]
     for (p, kind, s), start in starts.items():
         rows[p].append((start % period, Action(kind, s, int(start // period))))
-    return Schedule(tuple(tuple(a for _, a in sorted(row, key=lambda item: item[0])) for row in rows))
+    actions = tuple(tuple(a for _, a in sorted(row, key=lambda item: item[0])) for row in rows)
+    return Schedule(actions, {node: (start, start + work[node]) for node, start in starts.items()}, period)

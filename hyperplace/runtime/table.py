@@ -4,6 +4,7 @@ A segment takes tensors in the order of its method's arguments and gives them in
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -104,16 +105,27 @@ def cut(tensor: Tensor, spans: tuple[tuple[Span, ...], ...]) -> Tensor:
 
 def paste(whole: Tensor, piece: Tensor, spans: tuple[tuple[Span, ...], ...]) -> None:
     """Write a piece back to where `cut` took it from."""
-    placed = [_located(ranges) for ranges in spans]
-    for cell in product(*placed):
+    for target, source in _cells(whole, piece, spans):
+        target.copy_(source)
+
+
+def add(whole: Tensor, piece: Tensor, spans: tuple[tuple[Span, ...], ...]) -> None:
+    """Add a piece to what is where `cut` would take it from."""
+    for target, source in _cells(whole, piece, spans):
+        target.add_(source)
+
+
+def _cells(whole: Tensor, piece: Tensor, spans: tuple[tuple[Span, ...], ...]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield views of the whole and of the piece that belong together."""
+    for cell in product(*map(located, spans)):
         target, source = whole, piece
         for dim, ((start, stop), offset) in enumerate(cell):
             target = target.narrow(dim, start, stop - start)
             source = source.narrow(dim, offset, stop - start)
-        target.copy_(source)
+        yield target, source
 
 
-def _located(ranges: tuple[Span, ...]) -> list[tuple[Span, int]]:
+def located(ranges: tuple[Span, ...]) -> list[tuple[Span, int]]:
     """Return every range with the place where it begins among its neighbours."""
     found, offset = [], 0
     for start, stop in ranges:

@@ -13,13 +13,16 @@ from torch import Tensor
 
 from hyperplace.errors import TrainingError, UsageError
 from hyperplace.runtime.board import Board
+from hyperplace.runtime.loans import borrowers, delays, find_loans
 from hyperplace.runtime.losses import Loss
+from hyperplace.runtime.orders import Batch, Order, Predict, Tick, Update
 from hyperplace.runtime.post import Post
+from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.schedule import Schedule, schedule
 from hyperplace.runtime.state import assembled
 from hyperplace.runtime.table import Program
 from hyperplace.runtime.weights import Staleness, Training, Weights
-from hyperplace.runtime.worker import Batch, Options, Order, Predict, Tick, Update, Worker, start
+from hyperplace.runtime.worker import Options, Worker, start
 from hyperplace.values.timeline import Event, Timeline
 
 SCHEDULES = ("async", "sync")
@@ -30,8 +33,9 @@ JOIN_S = 4.5  # how long to wait for threads to end
 class RunSettings:
     """How mini-batches flow.
 
-    async: up to `in_flight` mini-batches under way, each part updates right after its own backward pass. sync: every
-    mini-batch is cut into `micro_batches`, of which up to `in_flight` are under way, then one update.
+    async: up to `in_flight` mini-batches under way, each part updates right after its own backward pass, or, if others
+    have copies of its weights, after theirs. sync: every mini-batch is cut into `micro_batches`, of which up to
+    `in_flight` are under way, then one update.
     """
 
     schedule: str = "async"
@@ -71,23 +75,29 @@ class Trainer:
         if len(devices) != num_parts:
             raise UsageError(f"{len(devices)} devices for {num_parts} parts; give one for each")
         self._base = {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
-        self.schedule: Schedule = schedule([part.segments for part in program.parts], self.settings.in_flight)
+        parts = [kind(device, program.batch) for kind, device in zip(program.parts, devices, strict=True)]
+        loans = find_loans(parts)
+        is_async = self.settings.schedule == "async"
+        lenders = borrowers(loans) if is_async else {}  # sync: all parts update on an order of their own
+        self.schedule: Schedule = schedule([part.segments for part in parts], self.settings.in_flight, lenders)
+        delay_of = delays(loans, parts, self.schedule) if is_async else {}
         self._post, self._board = Post(num_parts), Board(num_parts)
         self._board.on_stop = self._post.stop  # type: ignore[method-assign]
         options = Options(
             loss=loss,
-            updates_at_once=self.settings.schedule == "async",
+            updates_at_once=is_async,
             seed=self.settings.seed,
             threads=self.settings.threads or max(1, (os.cpu_count() or 1) // num_parts),
             check_nan=self.settings.check_nan,
             record=self.settings.record,
         )
         self.workers = []
-        for number, (kind, device) in enumerate(zip(program.parts, devices, strict=True)):
-            part = kind(device)
+        for number, part in enumerate(parts):
             weights = Weights(part, self._base, training)
+            replicas = Replicas(number, part, weights, self._post, loans=loans, delays=delay_of)
+            replicas.load(self._base)
             actions = self.schedule.actions[number]
-            self.workers.append(Worker(number, part, weights, actions, self._post, self._board, options))
+            self.workers.append(Worker(number, part, weights, replicas, actions, self._post, self._board, options))
         self.num_batches = 0  # mini-batches given so far
         self._tick = 0
         self._under_way: list[int] = []
@@ -228,15 +238,17 @@ class Trainer:
         self._base = {name: state[name].detach().cpu().clone() for name in self._base}
         for worker in self.workers:
             worker.weights.load(self._base)
+            worker.replicas.load(self._base)
 
     @property
     def staleness(self) -> list[Staleness]:
-        """How many updates came between forward pass and update, per part."""
+        """How many updates came between the oldest weights seen and a mini-batch's own update, per part."""
         return [worker.weights.staleness for worker in self.workers]
 
     def moved_bytes(self, *, planned: bool = True) -> Counter[tuple[str, int, int]]:
-        """Return the bytes moved so far by ("forward" or "backward", source, target).
+        """Return the bytes moved so far by (way, source, target).
 
+        The ways are "forward" and "backward", and for copies of weights "gradients" to the owner and "weights" from it.
         What brings outputs to the loss is counted apart: `planned=False`.
         """
         self.flush()

@@ -4,6 +4,8 @@ The optimizer always works on the same Parameters. A segment of a mini-batch see
 memory at the time of its forward pass. With stashing, an update first moves to new memory what another mini-batch
 in flight still sees; that one's backward pass then sees the weights its forward pass saw. Without stashing the memory
 changes under it, as in the thesis's threaded training.
+
+Weights that other parts have copies of, and the copies, are shown by `Replicas`, here only owned weights are.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from hyperplace.runtime.part import Part
+from hyperplace.runtime.table import Copy
 
 Optimizer = torch.optim.Optimizer
 OptimizerFactory = Callable[[list[nn.Parameter]], Optimizer]
@@ -23,7 +26,10 @@ AverageFactory = Callable[[nn.Module], Any]
 
 @dataclass(frozen=True)
 class Training:
-    """How a part learns: factories for its optimizer, its schedule of learning rates and its averaged weights."""
+    """How a part learns: factories for its optimizer, its schedule of learning rates and its averaged weights.
+
+    Weights of which several parts have copies are always stashed: all of them use one version for a mini-batch.
+    """
 
     optimizer: OptimizerFactory
     scheduler: SchedulerFactory | None = None
@@ -34,15 +40,20 @@ class Training:
 
 @dataclass(eq=False)
 class Version:
-    """The weights as one mini-batch sees them; `number` counts the updates before its first segment."""
+    """The weights as one mini-batch sees them; `number` counts the updates before the oldest that it sees."""
 
-    number: int = -1  # before it
+    number: int = -1  # before its first segment
     leaves: dict[str, Tensor] = field(default_factory=dict)
+    wants: dict[str, int] = field(default_factory=dict)  # updates that replicated weights must have had
+
+    def saw(self, number: int) -> None:
+        """Note that weights with so many updates were seen."""
+        self.number = number if self.number < 0 else min(self.number, number)
 
 
 @dataclass
 class Staleness:
-    """How many updates came between a mini-batch's forward pass on a part and its own update."""
+    """How many updates came between the oldest weights a mini-batch saw on a part and its own update."""
 
     counts: dict[int, int] = field(default_factory=dict)
 
@@ -65,8 +76,9 @@ class Weights:
 
     def __init__(self, part: Part, state: dict[str, Tensor], training: Training) -> None:
         self._part, self._training = part, training
+        self.owned = {name: piece for name, piece in part.weights.items() if not isinstance(piece, Copy)}
         self.parameters = {
-            name: nn.Parameter(piece.of(state[piece.name]).to(part.device)) for name, piece in part.weights.items()
+            name: nn.Parameter(piece.of(state[piece.name]).to(part.device)) for name, piece in self.owned.items()
         }
         self.buffers = {name: piece.of(state[piece.name]).to(part.device) for name, piece in part.buffers.items()}
         values = list(self.parameters.values())
@@ -83,7 +95,7 @@ class Weights:
     def load(self, state: dict[str, Tensor]) -> None:
         """Take other values; nothing may be in flight."""
         with torch.no_grad():
-            for name, piece in self._part.weights.items():
+            for name, piece in self.owned.items():
                 self.parameters[name].copy_(piece.of(state[piece.name]))
             for name, piece in self._part.buffers.items():
                 self.buffers[name].copy_(piece.of(state[piece.name]))
@@ -91,22 +103,23 @@ class Weights:
 
     def show(self, version: Version, names: Iterable[str]) -> None:
         """Let a mini-batch see some weights as they are now, unless it has seen them before."""
-        version.number = self.number if version.number < 0 else version.number
         learns = torch.is_grad_enabled()
-        for name in names:
-            if name not in version.leaves:
-                # .data and not detach(): an alias with a version counter of its own, which updates leave alone.
-                version.leaves[name] = self.parameters[name].data.requires_grad_(learns)
-                if learns:
-                    self._seen_by[name].add(version)
+        fresh = [name for name in names if name not in version.leaves]
+        for name in fresh:
+            # .data and not detach(): an alias with a version counter of its own, which updates leave alone.
+            version.leaves[name] = self.parameters[name].data.requires_grad_(learns)
+            if learns:
+                self._seen_by[name].add(version)
+        if fresh or version.number < 0:
+            version.saw(self.number)
 
     def accumulate(self, version: Version) -> None:
         """Add a finished mini-batch's gradients to those waiting for an update."""
-        for name, leaf in version.leaves.items():
-            parameter = self.parameters[name]
+        for name, parameter in self.parameters.items():
             self._seen_by[name].discard(version)
-            if leaf.grad is not None:
-                parameter.grad = leaf.grad if parameter.grad is None else parameter.grad.add_(leaf.grad)
+            gradient = version.leaves[name].grad if name in version.leaves else None
+            if gradient is not None:
+                parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
 
     def update(self, version: Version | None = None) -> None:
         """Let the optimizer use the gradients; `version` is that of the mini-batch they are of, for the staleness."""

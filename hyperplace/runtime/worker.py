@@ -5,61 +5,25 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from hyperplace.runtime.board import Board, Fault
 from hyperplace.runtime.finite import check_finite
+from hyperplace.runtime.orders import Batch, Order, Predict, Tick, Update
 from hyperplace.runtime.part import Part
 from hyperplace.runtime.post import BACKWARD, FORWARD, Key, Post, Stopped
+from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.schedule import FORWARD as RUN_FORWARD
-from hyperplace.runtime.schedule import Action
+from hyperplace.runtime.schedule import UPDATE, Action
 from hyperplace.runtime.table import Feed, Keep, Output, Receive, Segment, Send, cut, parse_index
 from hyperplace.runtime.weights import Version, Weights
 
 T = TypeVar("T")
 Loss = Callable[..., Tensor]
 Record = tuple[str, int, int, int, int]  # kind, segment, mini-batch, start and end in ns
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A mini-batch, or a micro-batch of one: its number, inputs, what the loss wants, and its share of the loss."""
-
-    number: int
-    inputs: tuple[Tensor, ...]
-    target: Any = None
-    share: float = 1.0
-    on_loss: Callable[[Tensor], None] = lambda loss: None
-
-
-@dataclass(frozen=True)
-class Tick:
-    """Do this tick's actions; a batch may enter."""
-
-    number: int
-    batch: Batch | None = None
-
-
-@dataclass(frozen=True)
-class Update:
-    """Use the gradients of all micro-batches since the last update; `batch` is the last of them."""
-
-    number: int
-    batch: int
-
-
-@dataclass(frozen=True)
-class Predict:
-    """Run a batch forward only, in evaluation mode or not."""
-
-    batch: Batch
-    training: bool = False
-
-
-Order = Tick | Update | Predict
 
 
 @dataclass(frozen=True)
@@ -95,12 +59,14 @@ class Worker:
         number: int,
         part: Part,
         weights: Weights,
+        replicas: Replicas,
         actions: tuple[Action, ...],
         post: Post,
         board: Board,
         options: Options,
     ) -> None:
-        self.number, self.part, self.weights = number, part, weights
+        self.number, self.part, self.weights, self.replicas = number, part, weights, replicas
+        replicas.take = self._waited
         self.orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self.records: list[Record] = []
         self._actions, self._post, self._board, self._options = actions, post, board, options
@@ -128,14 +94,16 @@ class Worker:
                 self._tick(order)
             case Update():
                 self._now = ("update", 0, order.batch)
-                self._timed("update", 0, order.batch, self.weights.update)
+                self.replicas.give(order.batch)
+                self._update(order.batch)
+                self.replicas.renew()
                 self._board.finish(self.number, order.number)
             case Predict():
                 self._predict(order)
 
     def _tick(self, tick: Tick) -> None:
         if tick.batch is not None:
-            self._live[tick.number] = Live(tick.batch, Version())
+            self._live[tick.number] = Live(tick.batch, Version(wants=self.replicas.enter(tick.number)))
             if not self._actions:
                 self._finish(tick.number)
         for action in self._actions:
@@ -146,6 +114,8 @@ class Worker:
                 raise Stopped
             if action.kind == RUN_FORWARD:
                 self._forward(live, action.segment)
+            elif action.kind == UPDATE:
+                self._close(tick.number - action.offset)
             else:
                 self._backward(live, action.segment)
                 live.num_backward += 1
@@ -153,18 +123,36 @@ class Worker:
                     self._finish(tick.number - action.offset)
 
     def _finish(self, tick: int) -> None:
-        """Collect a mini-batch's gradients once all its backward segments are done, and update if it is time."""
+        """Pass on the gradients of borrowed weights once all backward segments of a mini-batch are done.
+
+        A part that lends must not wait here for the gradients of others, who may be waiting for it.
+        """
+        live = self._live[tick]
+        self._now = ("update", 0, live.batch.number)
+        self.replicas.accumulate(live.version)
+        if self._options.updates_at_once:
+            self.replicas.give(live.batch.number)
+        if not (self._options.updates_at_once and self.replicas.lends):
+            self._close(tick)
+
+    def _close(self, tick: int) -> None:
+        """Collect a mini-batch's gradients, and update if it is time."""
         live = self._live.pop(tick)
         self._now = ("update", 0, live.batch.number)
         self.weights.accumulate(live.version)
         if self._options.updates_at_once:
-            self._timed("update", 0, live.batch.number, lambda: self.weights.update(live.version))
+            self._update(live.batch.number, live.version)
         self._board.finish(self.number, live.batch.number)
+
+    def _update(self, batch: int, version: Version | None = None) -> None:
+        self.replicas.collect(batch)
+        self._timed("update", 0, batch, lambda: self.weights.update(version))
+        self.replicas.publish()
 
     def _forward(self, live: Live, index: int) -> None:
         segment = self.part.segments[index]
         self._now = ("forward", index, live.batch.number)
-        arguments = [self._argument(live, take) for take in segment.takes]
+        arguments = self._prepare(live, index)
         results = self._timed("forward", index, live.batch.number, lambda: self._call(live, index, arguments))
         if self._options.check_nan:
             check_finite(results, lambda: self._call(live, index, arguments))
@@ -177,9 +165,15 @@ class Worker:
         if any(isinstance(give, Output) for give in segment.gives):
             self._timed("loss", index, live.batch.number, lambda: self._lose(live, segment, results))
 
+    def _prepare(self, live: Live, index: int) -> list[Tensor]:
+        """Return a segment's arguments, with the part told about the mini-batch's rows and the weights it sees."""
+        self.part.num_rows = live.batch.num_rows
+        self.replicas.show(live.version, self._used[index])
+        self.weights.show(live.version, self._used[index])
+        return [self._argument(live, take) for take in self.part.segments[index].takes]
+
     def _call(self, live: Live, index: int, arguments: list[Tensor]) -> list[Tensor]:
         """Run a segment's method with the mini-batch's weights and its own random numbers."""
-        self.weights.show(live.version, self._used[index])
         self.part.see(live.version.leaves)
         self.part.generator.manual_seed(_seed(self._options.seed, live.batch.number, self.number, index))
         method = getattr(self.part, self.part.segments[index].name)
@@ -189,13 +183,14 @@ class Worker:
         """Return what a segment takes, cut off from what made it: gradients stop here and go on by hand."""
         if isinstance(take, Feed):
             whole = live.batch.inputs[take.number]
+            whole = whole if take.rows is None else whole[self.part.rows(*take.rows)]
             if whole.ndim < 2:
                 return whole.to(self.part.device)
             spans = parse_index(f":, {take.channels}", tuple(whole.shape))
             return cut(whole, spans).to(self.part.device)
         name = _name(take)
         if isinstance(take, Receive) and name not in live.values:
-            received = self._waited(live, self._key(live, FORWARD, take))
+            received = self._waited(self._key(live, FORWARD, take))
             live.values[name] = received.requires_grad_(take.learns and received.is_floating_point())
         value = live.values[name]
         return value.detach().requires_grad_(value.requires_grad and torch.is_grad_enabled())
@@ -226,7 +221,7 @@ class Worker:
             elif isinstance(give, Output):
                 roots.add(result, next(outputs))
             elif give.learns:
-                roots.add(result, self._waited(live, self._key(live, BACKWARD, give)))
+                roots.add(result, self._waited(self._key(live, BACKWARD, give)))
         self._timed("backward", index, live.batch.number, roots.backward)
         for take, argument in zip(segment.takes, arguments, strict=True):
             self._pass_back(live, index, take, argument)
@@ -249,14 +244,15 @@ class Worker:
     def _predict(self, order: Predict) -> None:
         """Run all segments forward without gradients."""
         self.part.training = order.training
+        self._now = ("forward", 0, order.batch.number)
+        self.replicas.renew()
         live = Live(order.batch, Version())
         outputs: list[Tensor] = []
         try:
             with torch.no_grad():
                 for index, segment in enumerate(self.part.segments):
                     self._now = ("forward", index, order.batch.number)
-                    arguments = [self._argument(live, take) for take in segment.takes]
-                    results = self._call(live, index, arguments)
+                    results = self._call(live, index, self._prepare(live, index))
                     for give, result in zip(segment.gives, results, strict=True):
                         if isinstance(give, Keep):
                             live.values[give.name] = result
@@ -277,9 +273,9 @@ class Worker:
         source, target = (self.number, other) if sends else (other, self.number)
         return Key(live.batch.number, way, end.name, source, target)
 
-    def _waited(self, live: Live, key: Key) -> Tensor:
-        tensor = self._timed("wait", self._now[1], live.batch.number, lambda: self._post.take(key))
-        return tensor.to(self.part.device)
+    def _waited(self, key: Key) -> Tensor:
+        _, index, batch = self._now
+        return self._timed("wait", index, batch, lambda: self._post.take(key)).to(self.part.device)
 
     def _timed(self, kind: str, index: int, batch: int, work: Callable[[], T]) -> T:
         if not self._options.record or batch < 0:

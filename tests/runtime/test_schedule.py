@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from handmade import TWO_LINEARS, ZIGZAG
 
-from hyperplace.runtime.schedule import BACKWARD, FORWARD, dependencies, schedule
+from hyperplace.runtime.schedule import BACKWARD, FORWARD, UPDATE, dependencies, schedule
 from hyperplace.runtime.table import Feed, Keep, Receive, Segment, Send
 
 CHAIN = [part.segments for part in TWO_LINEARS.parts]
@@ -30,9 +30,9 @@ def random_parts(seed):
     return parts
 
 
-def dry_run(parts, rows, num_batches, depth):
+def dry_run(parts, rows, num_batches, depth, lenders=None):
     """Run the rows tick by tick, every part in its own order, and return the actions in an order that worked."""
-    needs = dependencies(parts)
+    needs = dependencies(parts, lenders)
     todo = [
         [
             (t - a.offset, (p, a.kind, a.segment))
@@ -88,3 +88,60 @@ def test_a_part_holds_no_more_mini_batches_than_its_actions_span():
 
 def test_a_part_without_segments_has_nothing_to_do():
     assert schedule([[], *CHAIN[:0]], 3).actions == ((),)
+
+
+def random_lenders(parts, seed):
+    """Return who lends to whom; only parts that run something borrow."""
+    rng = np.random.default_rng(seed)
+    busy = [p for p, segments in enumerate(parts) if segments]
+    lenders = {p: {q for q in busy if q != p and rng.random() < 0.5} for p in range(len(parts))}
+    return {p: borrowers for p, borrowers in lenders.items() if borrowers}
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 3, 5])
+@pytest.mark.parametrize("seed", range(25))
+def test_parts_that_lend_update_once_all_gradients_are_there(seed, in_flight):
+    parts = random_parts(seed)
+    lenders = random_lenders(parts, seed)
+    found = schedule(parts, in_flight, lenders)
+    assert {p for p, row in enumerate(found.actions) for a in row if a.kind == UPDATE} == lenders.keys()
+    assert all(0 <= a.offset < in_flight for row in found.actions for a in row)
+    order = dry_run(parts, found.actions, 6, found.depth, lenders)
+    place = {item: n for n, item in enumerate(order)}
+    for p, borrowers in lenders.items():
+        for batch in range(6):
+            backward = [(batch, (q, BACKWARD, s)) for q in (p, *borrowers) for s in range(len(parts[q]))]
+            assert all(place[item] < place[batch, (p, UPDATE, 0)] for item in backward)
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 3, 5])
+@pytest.mark.parametrize("seed", range(25))
+def test_an_update_is_seen_as_soon_as_nobody_can_wait_in_a_circle(seed, in_flight):
+    parts = random_parts(seed)
+    lenders = random_lenders(parts, seed)
+    found = schedule(parts, in_flight, lenders)
+    for p, borrowers in lenders.items():
+        users = [(q, s) for q in (p, *borrowers) for s in range(len(parts[q]))]
+        delay = found.delay(p, users)
+        begin, end = found.spans[p, UPDATE, 0]
+        first = min(found.spans[q, FORWARD, s][0] for q, s in users)
+        assert 1 <= delay <= found.depth + 1, "after the pipe has run dry everybody sees the newest weights"
+        assert begin < first + delay * found.period, "who waits for an update waits for what begins earlier"
+        assert delay == 1 or end > first + (delay - 1) * found.period, "no later than need be"
+        row = found.actions[p]
+        update = next((a.offset, n) for n, a in enumerate(row) if a.kind == UPDATE)
+        forward = [(a.offset + delay, n) for n, a in enumerate(row) if a.kind == FORWARD]
+        assert all(update < one for one in forward), "the owner's own order says the same"
+
+
+def test_nothing_changes_where_nobody_lends():
+    for seed in range(10):
+        parts = random_parts(seed)
+        assert str(schedule(parts, 3, {})) == str(schedule(parts, 3))
+
+
+def test_an_update_is_printed_in_its_place():
+    assert str(schedule(CHAIN, 1, {0: {1}})) == "part 0:  F0  B0  U\npart 1:  F0  B0"
+    found = schedule(CHAIN, 1, {1: {0}})
+    assert str(found) == "part 0:  F0  B0\npart 1:  F0  B0  U"
+    assert found.delay(1, [(0, 0), (1, 0)]) == 1

@@ -1,0 +1,93 @@
+"""Which part holds copies of whose weights, and how many ticks an update takes to reach everybody who uses them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hyperplace.errors import UsageError
+from hyperplace.runtime.part import Part
+from hyperplace.runtime.schedule import Schedule
+from hyperplace.runtime.table import Copy, Piece, Span, located
+
+
+@dataclass(frozen=True)
+class Loan:
+    """A slice of one part's weight of which another part has a copy."""
+
+    owner: int
+    borrower: int
+    lent: str  # the owner's attribute
+    copy: str  # the borrower's attribute; names the messages
+    spans: tuple[tuple[Span, ...], ...]  # within the owner's piece
+
+
+def find_loans(parts: Sequence[Part]) -> tuple[Loan, ...]:
+    """Return what parts lend each other; a part that runs nothing borrows nothing."""
+    return tuple(
+        _loan(parts, borrower, attribute, piece)
+        for borrower, part in enumerate(parts)
+        if part.segments
+        for attribute, piece in part.weights.items()
+        if isinstance(piece, Copy)
+    )
+
+
+def _loan(parts: Sequence[Part], borrower: int, attribute: str, copy: Copy) -> Loan:
+    """Find the one piece of the owner that holds what is copied."""
+    owned = parts[copy.owner].weights if copy.owner in range(len(parts)) and copy.owner != borrower else {}
+    found = [
+        Loan(copy.owner, borrower, name, attribute, spans)
+        for name, piece in owned.items()
+        if not isinstance(piece, Copy) and (spans := _within(copy, piece)) is not None
+    ]
+    if len(found) != 1:
+        index = f"[{copy.index}]" if copy.index else ""
+        raise UsageError(
+            f"part {borrower} has a copy of {copy.name}{index}, but part {copy.owner} owns {len(found) or 'no'} pieces "
+            "with all of it instead of one; generate the program again"
+        )
+    return found[0]
+
+
+def _within(copy: Piece, piece: Piece) -> tuple[tuple[Span, ...], ...] | None:
+    """Return where a copy lies within a piece; None if not all of it is there."""
+    if copy.name != piece.name or copy.shape != piece.shape:
+        return None
+    found = [_ranges_within(inner, outer) for inner, outer in zip(copy.spans, piece.spans, strict=True)]
+    spans = tuple(ranges for ranges in found if ranges is not None)
+    return spans if len(spans) == len(found) else None
+
+
+def _ranges_within(inner: tuple[Span, ...], outer: tuple[Span, ...]) -> tuple[Span, ...] | None:
+    """Return ranges counted by place among the elements of the outer ones."""
+    found: list[Span] = []
+    for start, stop in inner:
+        while start < stop:
+            match = next(((low, high, at) for (low, high), at in located(outer) if low <= start < high), None)
+            if match is None:
+                return None
+            low, high, at = match
+            found.append((at + start - low, at + min(stop, high) - low))
+            start = min(stop, high)
+    return tuple(found)
+
+
+def borrowers(loans: Iterable[Loan]) -> dict[int, set[int]]:
+    """Return for every part that lends something to whom."""
+    found: dict[int, set[int]] = {}
+    for loan in loans:
+        found.setdefault(loan.owner, set()).add(loan.borrower)
+    return found
+
+
+def delays(loans: Sequence[Loan], parts: Sequence[Part], schedule: Schedule) -> dict[Loan, int]:
+    """Return after how many ticks an update of what is lent is seen; by owner and all borrowers in the same tick."""
+    users: dict[tuple[int, str], set[tuple[int, int]]] = {}
+    for loan in loans:
+        known = users.setdefault((loan.owner, loan.lent), _users(parts, loan.owner, loan.lent))
+        known |= _users(parts, loan.borrower, loan.copy)
+    return {loan: schedule.delay(loan.owner, users[loan.owner, loan.lent]) for loan in loans}
+
+
+def _users(parts: Sequence[Part], number: int, attribute: str) -> set[tuple[int, int]]:
+    part = parts[number]
+    return {(number, index) for index in range(len(part.segments)) if attribute in part.weights_of(index)}

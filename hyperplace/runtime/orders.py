@@ -1,0 +1,49 @@
+"""What the trainer tells all workers to do, and with which mini-batch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A mini-batch, or a micro-batch of one: its number, inputs, what the loss wants, and its share of the loss."""
+
+    number: int
+    inputs: tuple[Tensor, ...]
+    target: Any = None
+    share: float = 1.0
+    on_loss: Callable[[Tensor], None] = lambda loss: None
+
+    @property
+    def num_rows(self) -> int:
+        return self.inputs[0].shape[0]
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Do this tick's actions; a batch may enter."""
+
+    number: int
+    batch: Batch | None = None
+
+
+@dataclass(frozen=True)
+class Update:
+    """Use the gradients of all micro-batches since the last update; `batch` is the last of them."""
+
+    number: int
+    batch: int
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Run a batch forward only, in evaluation mode or not."""
+
+    batch: Batch
+    training: bool = False
+
+
+Order = Tick | Update | Predict

@@ -1,0 +1,129 @@
+"""What one part lends and borrows: gradients go to the owner of a weight, new values come back after every update.
+
+Versions of a weight are counted by the owner's updates. The owner publishes a snapshot of each, and whoever uses the
+weight, the owner too, sees snapshots and never the memory that the optimizer writes. With several mini-batches in
+flight, the one that enters in tick t sees everywhere the weights after the update of the last one that entered in tick
+t - delay or before; newer weights wait until a mini-batch wants them.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from hyperplace.runtime.loans import Loan
+from hyperplace.runtime.part import Part
+from hyperplace.runtime.post import GRADIENTS, WEIGHTS, Key, Post
+from hyperplace.runtime.table import add, cut
+from hyperplace.runtime.weights import Version, Weights
+
+
+class Replicas:
+    """The weights of one part that other parts have too; without delays, whoever updates also renews."""
+
+    def __init__(
+        self,
+        number: int,
+        part: Part,
+        weights: Weights,
+        post: Post,
+        *,
+        loans: Sequence[Loan],
+        delays: Mapping[Loan, int],
+    ) -> None:
+        self._number, self._part, self._weights, self._post = number, part, weights, post
+        self.take: Callable[[Key], Tensor] = post.take  # how to wait; the worker has a way that is timed
+        self._lent = [loan for loan in loans if loan.owner == number]
+        self._borrowed = {loan.copy: loan for loan in loans if loan.borrower == number}
+        # A part without segments sees nothing of what it owns, so it keeps no snapshots.
+        self._kept: dict[str, deque[Tensor]] = {loan.lent: deque() for loan in self._lent if part.segments}
+        self._delay_of = {loan.lent: delays[loan] for loan in self._lent if loan in delays and part.segments}
+        self._delay_of |= {name: delays[loan] for name, loan in self._borrowed.items() if loan in delays}
+        self._version_of: dict[str, int] = {}
+        self._tensor_of: dict[str, Tensor] = {}
+        self._gradients: dict[str, Tensor] = {}
+        self._num_entered = 0
+        self._recent: deque[int] = deque(maxlen=max(self._delay_of.values(), default=0))  # ticks with a mini-batch
+
+    @property
+    def lends(self) -> bool:
+        return bool(self._lent)
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take the values of a state dict, which the part's own weights already have; nothing may be in flight."""
+        self._post.drop(self._number, WEIGHTS)  # older values on their way would come back later
+        for name, kept in self._kept.items():
+            kept.clear()
+            self._tensor_of[name] = self._weights.parameters[name].detach().clone()
+        for name in self._borrowed:
+            piece = self._part.weights[name]
+            self._tensor_of[name] = piece.of(state[piece.name]).to(self._part.device)
+        self._version_of = dict.fromkeys(self._tensor_of, self._weights.number)
+
+    def enter(self, tick: int) -> dict[str, int]:
+        """Return which version of every weight the mini-batch that enters in this tick is to see."""
+        self._num_entered += 1
+        self._recent.append(tick)
+        return {
+            name: self._num_entered - sum(recent > tick - delay for recent in self._recent)
+            for name, delay in self._delay_of.items()
+        }
+
+    def show(self, version: Version, names: Iterable[str]) -> None:
+        """Let a mini-batch see some weights in the versions it is to see, waiting for them if need be."""
+        for name in names:
+            if name in self._tensor_of and name not in version.leaves:
+                self._advance(name, version.wants.get(name, self._version_of[name]))
+                version.leaves[name] = self._tensor_of[name].data.requires_grad_(torch.is_grad_enabled())
+                version.saw(self._version_of[name])
+
+    def _advance(self, name: str, version: int) -> None:
+        while self._version_of[name] < version:
+            self._version_of[name] += 1
+            self._tensor_of[name] = self._next(name)
+
+    def _next(self, name: str) -> Tensor:
+        if name in self._kept:
+            return self._kept[name].popleft()
+        loan = self._borrowed[name]
+        # Contiguous, as a loaded copy is: then a resumed run computes the same bits.
+        return self.take(Key(self._version_of[name], WEIGHTS, name, loan.owner, loan.borrower)).contiguous()
+
+    def renew(self) -> None:
+        """Go on to the newest versions; nothing may be in flight."""
+        for name in self._tensor_of:
+            self._advance(name, self._weights.number)
+
+    def accumulate(self, version: Version) -> None:
+        """Add a finished mini-batch's gradients of borrowed weights to those waiting to be given back."""
+        for name in self._borrowed:
+            gradient = version.leaves[name].grad if name in version.leaves else None
+            if gradient is not None:
+                known = self._gradients.get(name)
+                self._gradients[name] = gradient if known is None else known.add_(gradient)
+
+    def give(self, batch: int) -> None:
+        """Send the gradients of all borrowed weights to their owners; zeros where there are none."""
+        for name, loan in self._borrowed.items():
+            gradient = self._gradients.pop(name, None)
+            gradient = torch.zeros_like(self._tensor_of[name]) if gradient is None else gradient
+            self._post.put(Key(batch, GRADIENTS, name, loan.borrower, loan.owner), gradient)
+
+    def collect(self, batch: int) -> None:
+        """Wait for the gradients of all borrowers, and add them to the part's own, always in the same order."""
+        for loan in self._lent:
+            gradient = self.take(Key(batch, GRADIENTS, loan.copy, loan.borrower, loan.owner))
+            parameter = self._weights.parameters[loan.lent]
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            add(parameter.grad, gradient, loan.spans)
+
+    def publish(self) -> None:
+        """Send what the last update has made of all lent weights to those who have copies."""
+        snapshots = {loan.lent: self._weights.parameters[loan.lent].detach().clone() for loan in self._lent}
+        for name, kept in self._kept.items():
+            kept.append(snapshots[name])
+        for loan in self._lent:
+            key = Key(self._weights.number, WEIGHTS, loan.copy, loan.owner, loan.borrower)
+            self._post.put(key, cut(snapshots[loan.lent], loan.spans))
