@@ -39,7 +39,7 @@ class LayerText:
         norms = NormText(self._layer, self._part, sharing, self._pieces, self._names)
         if step.run:
             norms.track(calls[step.run][0], step.run - 1, lines)
-        xs = []
+        following = calls[step.run + 1][0] if step.run + 1 < len(calls) else None
         for number, tile in enumerate(step.tiles):
             text = self._tile(tile, is_first=number == 0)
             before = carried(self._layer, step.run - 1) if step.run else []
@@ -48,10 +48,10 @@ class LayerText:
             text.normed = lambda call, x, tile=tile: norms.normalised(call, x, tile, step.run - 1)
             self._read_operands(text, tile, read_in_run(self._layer, step.run), lines)
             text.write(calls[step.run], (tile.variable,), lines)
-            if step.run + 1 < len(calls):
-                xs.append(text.values[calls[step.run + 1][0].args[0].name])
-        if xs:
-            norms.write_statistics(step, calls[step.run + 1][0], xs, lines)
+            if following:
+                norms.write_statistics(step, tile, text.values[following.args[0].name], lines)
+        if following:
+            norms.write_own(step, following, lines)
 
     def total(self, step: Step, sharing: Sharing, lines: Lines) -> None:
         """Write the statistics of all rows of the filters whose weights the part owns."""

@@ -31,18 +31,20 @@ class NormText:
         self._layer, self._part, self._sharing = layer, part, sharing
         self._pieces, self._names = pieces, names
 
-    def write_statistics(self, step: Step, call: Call, xs: list[str], lines: Lines) -> None:
-        """Write the statistics of the part's own rows of all its filters; `xs` are what the norm sees of each tile."""
+    def write_statistics(self, step: Step, tile: Tile, x: str, lines: Lines) -> None:
+        """Write the statistics of what the norm sees of one tile."""
+        lines.let(self._statistics_of(step, tile).variable, f"runtime.statistics({x})")
+
+    def write_own(self, step: Step, call: Call, lines: Lines) -> None:
+        """Write the statistics of the part's own rows of all its filters from those of its tiles."""
         own = self._part.statistics[self._layer.name, step.run][0]
-        if len(xs) == 1:
-            lines.let(own.variable, f"runtime.statistics({xs[0]})")
-            return
-        known = []
-        for tile, x in zip(step.tiles, xs, strict=True):
-            variable = self._names(tile.variable, "statistics", step.run)
-            lines.let(variable, f"runtime.statistics({x})")
-            known.append(Known(replace(own, variable=variable, filters=tile.filters), _always(tile)))
+        known = [Known(self._statistics_of(step, tile), _always(tile)) for tile in step.tiles]
         lines.let(own.variable, self._joint(own.filters, known, call))
+
+    def _statistics_of(self, step: Step, tile: Tile) -> Held:
+        own = self._part.statistics[self._layer.name, step.run][0]
+        variable = self._names(tile.variable, "statistics", step.run)
+        return own if len(step.tiles) == 1 else replace(own, variable=variable, filters=tile.filters)
 
     def write_total(self, step: Step, call: Call, lines: Lines) -> None:
         """Write the statistics of all rows of the filters whose weights the part owns."""

@@ -1,5 +1,6 @@
 """Lines of a program: folding long ones, and giving an expression that is used twice a name."""
 
+import re
 from collections.abc import Iterator
 
 WIDTH = 110
@@ -100,8 +101,9 @@ class Lines:
         return self._variable_of[expression]
 
     def _forget(self, variable: str) -> None:
-        """Drop what was remembered of a variable that now has another value."""
-        self._variable_of = {e: v for e, v in self._variable_of.items() if v != variable}
+        """Drop what was remembered of a variable that now has another value, and of all that was made from it."""
+        stale = re.compile(rf"\b{variable}\b", re.ASCII)
+        self._variable_of = {e: v for e, v in self._variable_of.items() if v != variable and not stale.search(e)}
 
 
 def index_text(ranges: tuple[tuple[int, int], ...]) -> str:

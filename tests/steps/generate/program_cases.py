@@ -16,10 +16,10 @@ from hyperplace.values.partition import Partition
 from hyperplace.values.plan import Settings
 
 
-def planned(graph, grain, k, how, *, blocks=None, batch=None, seed=1):
+def planned(graph, grain, k, how, *, blocks=None, batch=None, seed=1, row_blocks=3):
     """Return a plan of the graph: `how` is a baseline partitioner, `scattered` or `contiguous`."""
     batch = batch or graph.rows
-    h = build(graph, count_flops(graph, batch), grain=grain, blocks=blocks)
+    h = build(graph, count_flops(graph, batch), grain=grain, blocks=blocks, row_blocks=row_blocks)
     if how == "scattered":
         found = Partition(np.random.default_rng(seed).integers(0, k, h.num_vertices), k)
     elif how == "contiguous":
@@ -70,7 +70,13 @@ def predicted_bytes(plan):
         moved["forward", message.source, message.target] += message.num_bytes
         if message.learns:
             moved["backward", message.target, message.source] += message.num_bytes
-    return moved
+    for replica in plan.replicas:
+        for source, target in ((replica.part, replica.owner), (replica.owner, replica.part)):
+            for way in ("forward", "backward"):
+                moved[way, source, target] += replica.statistics_bytes
+        moved["gradients", replica.part, replica.owner] += replica.parameter_bytes
+        moved["weights", replica.owner, replica.part] += replica.parameter_bytes
+    return +moved
 
 
 def largest_difference(one, other):

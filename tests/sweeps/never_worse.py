@@ -1,0 +1,97 @@
+"""Hold `auto` against every partitioner it could have been: run by hand, for it takes hours (`make sweep-never-worse`).
+
+Every model of the zoo at k = 2, 4, 8, 16, 32, coarse, flops, batch 32, imbalance 0.1, fully connected layers whole:
+KaHyPar and Mt-KaHyPar with five seeds each, and every baseline. A line is written per case as it finishes, a case that
+is there already is not run again, and a loss ends in exit code 1.
+
+    python tests/sweeps/never_worse.py results/never-worse.csv [model ...]
+"""
+
+import csv
+import sys
+import time
+from pathlib import Path
+
+from hyperplace.errors import HyperplaceError
+from hyperplace.models import ZOO, load_model
+from hyperplace.portfolio import search
+from hyperplace.steps.build import build
+from hyperplace.steps.capture import capture
+from hyperplace.steps.partition import partition
+from hyperplace.steps.profile.flops import count_flops
+from hyperplace.values.partition import is_feasible, volume_bytes, work_per_part
+from hyperplace.values.plan import Settings
+
+COLUMNS = ("model", "k", "auto_mib", "found_by", "auto_s", "kahypar_mib", "mtkahypar_mib", "baseline_mib", "verdict")
+BASELINES = ("layerwise", "horizontal", "incremental")
+SEEDS = range(5)
+MIB = 2**20
+
+
+def main(path, names):
+    done = {(row["model"], int(row["k"])): row["verdict"] for row in _rows(path)}
+    for name in names:
+        graph = profile = None
+        for k in (2, 4, 8, 16, 32):
+            if (name, k) in done:
+                continue
+            if graph is None:
+                loaded = load_model(name)
+                graph = capture(loaded.module, loaded.sample)
+                profile = count_flops(graph, 32)
+            row = case(name, graph, profile, k)
+            done[name, k] = row["verdict"]
+            _append(path, row)
+            print(*row.values(), flush=True)
+    return int("LOSS" in done.values())
+
+
+def case(name, graph, profile, k):
+    """Return the row of one model and k."""
+    hypergraph = build(graph, profile, grain="coarse", blocks=64, fc="whole")
+    best = {
+        "kahypar": _best(hypergraph, k, "kahypar", SEEDS),
+        "mtkahypar": _best(hypergraph, k, "mtkahypar", SEEDS),
+        "baseline": min(_best(hypergraph, k, baseline, (0,)) for baseline in BASELINES),
+    }
+    start = time.perf_counter()
+    try:
+        own, found = search(graph, profile, Settings(name, k, 0.1, "coarse", "auto", "flops", 32, 64, "whole"))
+        auto, found_by = volume_bytes(own, found) / MIB, found.found_by
+        auto = auto if is_feasible(work_per_part(own, found), 0.1) else float("inf")
+    except HyperplaceError:
+        auto, found_by = float("inf"), "nobody"
+    seconds = time.perf_counter() - start
+    verdict = "LOSS" if auto > min(best.values()) * (1 + 1e-9) else "ok" if auto < float("inf") else "infeasible"
+    figures = [f"{value:.3f}" for value in best.values()]
+    return dict(zip(COLUMNS, (name, k, f"{auto:.3f}", found_by, f"{seconds:.1f}", *figures, verdict), strict=True))
+
+
+def _best(hypergraph, k, name, seeds):
+    """Return the least MiB of balanced partitions over some seeds."""
+    volumes = [float("inf")]
+    for seed in seeds:
+        try:
+            found = partition(hypergraph, k, 0.1, partitioner=name, seed=seed)
+        except HyperplaceError:
+            continue
+        if is_feasible(work_per_part(hypergraph, found), 0.1):
+            volumes.append(volume_bytes(hypergraph, found) / MIB)
+    return min(volumes)
+
+
+def _rows(path):
+    return list(csv.DictReader(path.open())) if path.exists() else []
+
+
+def _append(path, row):
+    is_new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:] or list(ZOO)))
