@@ -1,5 +1,7 @@
 """A whole program as text: one class per part, one method per segment, and the tables of what they exchange."""
 
+from collections.abc import Sequence
+
 from hyperplace.steps.generate.holdings import Held, pick
 from hyperplace.steps.generate.layers import LayerText
 from hyperplace.steps.generate.names import Names, literal, words
@@ -11,9 +13,10 @@ from hyperplace.steps.generate.sharing import sharings
 from hyperplace.steps.generate.steps import Message, PartSteps, Sent, Stage, Step, Tile
 from hyperplace.steps.generate.text import Lines, fold, index_text
 from hyperplace.values.graph import Graph, Layer, Rule
-from hyperplace.values.plan import Plan, Range, Ranges
+from hyperplace.values.plan import Owner, Plan, Ranges
 from hyperplace.values.ranges import count
 
+LONGEST = 70  # letters about filters and rows in a comment
 BYTES_WORK = 4  # what a byte of a kept map costs beside a FLOP, for the schedule only
 
 
@@ -27,13 +30,13 @@ def module_text(graph: Graph, plan: Plan, parts: list[PartSteps], names: Names) 
 
 def _head(plan: Plan, uses_functional: bool, has_copies: bool) -> str:
     settings, metrics = plan.settings, plan.metrics
-    mib = metrics.volume_bytes / 2**20
+    mib, when = metrics.judged_bytes / 2**20, "per mini-batch" if metrics.judges_training else "in the forward pass"
     return "\n".join(
         [
             f'"""{words(settings.model)} on {settings.k} parts, {settings.grain} grain, planned for batches of '
             f"{settings.batch} rows.",
             "",
-            f"Parts exchange {mib:.1f} MiB in the forward pass; the heaviest does {metrics.max_over_avg:.3f} times the",
+            f"Parts exchange {mib:.1f} MiB {when}; the heaviest does {metrics.max_over_avg:.3f} times the",
             "average work. Each class below is one part: its slices of the parameters, a table of what it takes and",
             "gives in which order, and a method per segment (a run of layers that waits for nobody). Run it to train",
             "on made-up data (--help tells more), import PROGRAM to train on your own, or edit it: it is PyTorch.",
@@ -108,13 +111,16 @@ class _PartText:
         mine = [owner for owner in planned.owners if owner.part == self._part.part]
         if not mine:
             return ": kernels for other parts' filters"
-        return ": " + ", and ".join(self._cells(layer, owner.filters, owner.rows) for owner in mine)
+        return f": {self._cells(layer, mine)}"
 
-    def _cells(self, layer: Layer, filters: Ranges, rows: Range) -> str:
+    def _cells(self, layer: Layer, pieces: Sequence[Owner | Tile]) -> str:
         """Say which filters are meant, and which rows if not all."""
-        batch = self._plan.settings.batch
-        text = _filters(layer, filters)
-        return text if rows == (0, batch) else f"{text}, rows {index_text((rows,))} of {batch}"
+        batch, texts = self._plan.settings.batch, []
+        for piece in pieces:
+            rows = "" if piece.rows == (0, batch) else f", rows {index_text((piece.rows,))} of {batch}"
+            texts.append(_filters(layer, piece.filters) + rows)
+        text = ", and ".join(texts)
+        return text if len(text) <= LONGEST else f"{len(texts)} pieces of {layer.num_filters} filters by {batch} rows"
 
     def _row(self, number: int, segment: Segment) -> str:
         """Return a segment's entry in the table."""
@@ -186,7 +192,7 @@ class _PartText:
     def _made(self, layer: Layer, step: Step) -> str:
         """Say what a step makes, and from where on."""
         since = "from the batch norm on, " if step.run else ""
-        return since + ", and ".join(self._cells(layer, tile.filters, tile.rows) for tile in step.tiles)
+        return since + self._cells(layer, step.tiles)
 
     def _sent(self, step: Step, sent: Sent) -> str:
         """Return the expression of what a message carries."""

@@ -7,7 +7,7 @@ numbers per channel each way, and their gradients.
 
 from hyperplace.steps.generate.holdings import Held
 from hyperplace.steps.generate.lowering import Lowering
-from hyperplace.steps.generate.norms import carried, carried_name, norm_calls
+from hyperplace.steps.generate.norms import carried, carried_name, norm_calls, numbered
 from hyperplace.steps.generate.steps import Sent, Stage, Step
 from hyperplace.values.graph import Layer
 from hyperplace.values.plan import PlannedLayer, Ranges
@@ -44,7 +44,9 @@ def _add_run(lowering: Lowering, layer: Layer, planned: PlannedLayer, number: in
         lowering.sharings[layer.name],
         _run(lowering, layer, planned, number, run),
     )
-    own = Held(lowering.names(layer.name, "statistics", run), sharing.filters(number), lowering.all_rows)
+    own = Held(
+        lowering.names(layer.name, "statistics", *numbered(layer, run)), sharing.filters(number), lowering.all_rows
+    )
     known = part.statistics.setdefault((layer.name, run), [])
     known.insert(0, own)
     sends = []
@@ -74,7 +76,7 @@ def _add_total(lowering: Lowering, layer: Layer, number: int, run: int) -> None:
     part, sharing = lowering.parts[number], lowering.sharings[layer.name]
     if not sharing.owned(number):
         return
-    own = Held(lowering.names(layer.name, "total", run), sharing.owned(number), lowering.all_rows)
+    own = Held(lowering.names(layer.name, "total", *numbered(layer, run)), sharing.owned(number), lowering.all_rows)
     part.totals.setdefault((layer.name, run), []).append(own)
     sends = []
     for replica in (replica for replica in sharing.replicas if replica.owner == number):

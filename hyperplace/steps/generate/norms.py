@@ -29,6 +29,11 @@ def norm_width(layer: Layer, run: int) -> int:
     return runs(layer)[run + 1][0].shape[1] // layer.num_filters
 
 
+def numbered(layer: Layer, run: int) -> tuple[int, ...]:
+    """Return what to add to the names of a norm's statistics: its number, if the layer has several."""
+    return (run,) if len(norm_calls(layer)) > 1 else ()
+
+
 def read_in_run(layer: Layer, run: int) -> set[str]:
     """Return the values that a run reads; the input of the norm after it too, for its statistics."""
     pieces = runs(layer)

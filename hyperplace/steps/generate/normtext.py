@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from hyperplace.steps.generate.calls import arguments
 from hyperplace.steps.generate.holdings import Held, Slice, pick
 from hyperplace.steps.generate.names import Names
+from hyperplace.steps.generate.norms import numbered
 from hyperplace.steps.generate.operands import lines_text, slice_text
 from hyperplace.steps.generate.pieces import Pieces, scaled
 from hyperplace.steps.generate.sharing import Sharing
@@ -43,7 +44,7 @@ class NormText:
 
     def _statistics_of(self, step: Step, tile: Tile) -> Held:
         own = self._part.statistics[self._layer.name, step.run][0]
-        variable = self._names(tile.variable, "statistics", step.run)
+        variable = self._names(tile.variable, "statistics", *numbered(self._layer, step.run))
         return own if len(step.tiles) == 1 else replace(own, variable=variable, filters=tile.filters)
 
     def write_total(self, step: Step, call: Call, lines: Lines) -> None:

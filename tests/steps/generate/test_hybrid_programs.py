@@ -1,0 +1,163 @@
+"""Programs of plans that split rows compute what the model computes, at any batch size, and move what was planned."""
+
+import copy
+
+import pytest
+import torch
+from capture_models import MODELS, captured, model
+from program_cases import flat, largest_difference, plain_step, planned, predicted_bytes, sgd, trainer_of, wavy_loss
+from test_zoo_programs import case
+from torch import nn
+from torch.nn import functional as F
+
+from hyperplace.models import ZOO
+from hyperplace.runtime import load_checkpoint, save_checkpoint
+from hyperplace.steps.capture import capture
+
+UNTRAINABLE = {"in_place_then_read_again"}  # plain torch refuses its backward pass, too
+NAMES = sorted(set(MODELS) - UNTRAINABLE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_way_channels_flow(name):
+    net, inputs = model(name)
+    graph = captured(name)
+    loss, after = plain_step(net, inputs, None, wavy_loss)
+    for k, how, blocks in [
+        (1, "contiguous", None),
+        (2, "scattered", None),
+        (3, "scattered", 2),
+        (2, "dataparallel", 1),
+    ]:
+        plan = planned(graph, "hybrid", k, how, blocks=blocks, row_blocks=2)
+        with trainer_of(graph, plan, net, wavy_loss) as trainer:
+            assert trainer.step(*inputs, None).item() == pytest.approx(loss, rel=1e-9, abs=1e-9)
+            assert largest_difference(trainer.state_dict(), after.state_dict()) < 1e-9
+            assert trainer.moved_bytes() == predicted_bytes(plan)
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_zoo_models_split_by_rows_equal_plain_ones(name):
+    net, x, y, graph, (loss, after) = case(name, torch.float64)
+    ways = ["dataparallel", "random"] if list(ZOO).index(name) % 2 else ["random", "dataparallel"]
+    for k, how in zip((2, 3), ways, strict=True):
+        plan = planned(graph, "hybrid", k, how, blocks=1 if how == "dataparallel" else 2, row_blocks=k)
+        with trainer_of(graph, plan, net, F.cross_entropy) as trainer:
+            assert trainer.step(x, y).item() == pytest.approx(loss, rel=1e-9, abs=1e-9)
+            assert largest_difference(trainer.state_dict(), after.state_dict()) < 1e-9
+            assert trainer.moved_bytes() == predicted_bytes(plan)
+    case.cache_clear()
+
+
+class Small(nn.Module):
+    """Convolutions with batch norms, a residual, and a linear layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.m = nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6)
+        self.b, self.n = nn.Conv2d(6, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6)
+        self.c = nn.Linear(6 * 4, 5)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.m(self.a(x))), 2)
+        return self.c(F.max_pool2d(F.relu(self.n(self.b(x)) + x), 2).flatten(1))
+
+
+def small(rows=4):
+    torch.manual_seed(0)
+    net = Small().double()
+    return net, capture(net, torch.randn(rows, 3, 8, 8, dtype=torch.float64))
+
+
+def batches(*sizes):
+    generator = torch.Generator().manual_seed(1)
+    return [
+        (torch.randn(rows, 3, 8, 8, generator=generator, dtype=torch.float64), torch.arange(rows) % 5) for rows in sizes
+    ]
+
+
+def momentum(parameters):
+    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+
+
+def plain_run(net, data):
+    """Return the losses of a plain loop, and the model after it."""
+    net = copy.deepcopy(net)
+    optimizer, losses = momentum(net.parameters()), []
+    for x, y in data:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, net
+
+
+@pytest.mark.parametrize(("k", "how"), [(2, "dataparallel"), (3, "dataparallel"), (2, "scattered"), (3, "scattered")])
+@pytest.mark.parametrize("schedule", ["async", "sync"])
+def test_batches_of_any_size_run_with_rows_scaled(k, how, schedule):
+    net, graph = small()
+    data = batches(4, 1, 3, 7, 2, 4)
+    wanted, after = plain_run(net, data)
+    plan = planned(graph, "hybrid", k, how, blocks=1 if how == "dataparallel" else 3, row_blocks=4)
+    with trainer_of(graph, plan, net, F.cross_entropy, optimizer=momentum, schedule=schedule) as trainer:
+        losses = [trainer.step(x, y).item() for x, y in data]
+        assert losses == pytest.approx(wanted, rel=1e-9)
+        assert largest_difference(trainer.state_dict(), after.state_dict()) < 1e-9
+
+
+def test_predictions_are_those_of_the_model_in_evaluation_mode_after_training_in_flight():
+    net, graph = small()
+    plan = planned(graph, "hybrid", 3, "scattered", blocks=3, row_blocks=4)
+    with trainer_of(graph, plan, net, F.cross_entropy, in_flight=3) as trainer:
+        for x, y in batches(4, 4, 4, 4, 4):
+            trainer.step(x, y)
+        x = batches(5)[0][0]
+        found = trainer.predict(x)
+        net.load_state_dict(trainer.state_dict())
+        net.eval()
+        assert torch.allclose(found, net(x), rtol=1e-9, atol=1e-12)
+
+
+def test_a_checkpoint_goes_from_rows_to_filters_and_back(tmp_path):
+    net, graph = small()
+    data = batches(4, 4, 4, 4, 4, 4)
+    wanted, _ = plain_run(net, data)
+    plans = [
+        planned(graph, "hybrid", 3, "scattered", blocks=3, row_blocks=4),
+        planned(graph, "coarse", 2, "contiguous"),
+        planned(graph, "hybrid", 2, "dataparallel", blocks=1, row_blocks=2),
+    ]
+    losses = []
+    for number, plan in enumerate(plans):
+        with trainer_of(graph, plan, net, F.cross_entropy, optimizer=momentum) as trainer:
+            if number:
+                load_checkpoint(trainer, tmp_path / "c.pt")
+            losses += [trainer.step(x, y).item() for x, y in data[2 * number : 2 * number + 2]]
+            save_checkpoint(trainer, tmp_path / "c.pt")
+    assert losses == pytest.approx(wanted, rel=1e-9)
+
+
+def test_micro_batches_of_split_rows_have_the_gradients_of_the_whole():
+    net, inputs = model("plain")
+    graph = captured("plain")
+    x = torch.randn(6, *inputs[0].shape[1:], dtype=torch.float64)
+    target = torch.randn(flat(net(x))[0].shape, dtype=torch.float64)
+    loss, after = plain_step(net, (x,), target, F.mse_loss)
+    plan = planned(graph, "hybrid", 2, "dataparallel", blocks=1, row_blocks=2)
+    options = {"schedule": "sync", "micro_batches": 3, "in_flight": 2}
+    with trainer_of(graph, plan, net, F.mse_loss, optimizer=sgd, **options) as trainer:
+        assert trainer.step(x, target).item() == pytest.approx(loss, rel=1e-9)
+        assert largest_difference(trainer.state_dict(), after.state_dict()) < 1e-9
+
+
+def test_in_flight_runs_repeat_to_the_bit():
+    net, graph = small()
+    plan = planned(graph, "hybrid", 3, "scattered", blocks=3, row_blocks=4)
+    states = []
+    for _ in range(2):
+        with trainer_of(graph, plan, net, F.cross_entropy, in_flight=4) as trainer:
+            for x, y in batches(4, 4, 3, 4, 5, 4):
+                trainer.step(x, y)
+            states.append(trainer.state_dict())
+    assert largest_difference(*states) == 0
