@@ -4,7 +4,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -12,7 +12,8 @@ from torch import Tensor
 
 from hyperplace.runtime.board import Board, Fault
 from hyperplace.runtime.finite import check_finite
-from hyperplace.runtime.orders import Batch, Order, Predict, Tick, Update
+from hyperplace.runtime.live import Live, Roots
+from hyperplace.runtime.orders import Order, Predict, Tick, Update
 from hyperplace.runtime.part import Part
 from hyperplace.runtime.post import BACKWARD, FORWARD, Key, Post, Stopped
 from hyperplace.runtime.replicas import Replicas
@@ -36,19 +37,6 @@ class Options:
     threads: int
     check_nan: bool
     record: bool
-
-
-@dataclass
-class Live:
-    """A mini-batch on its way through a part."""
-
-    batch: Batch
-    version: Version  # of the weights
-    values: dict[str, Tensor] = field(default_factory=dict)
-    gradients: dict[str, Tensor] = field(default_factory=dict)
-    runs: dict[int, tuple[list[Tensor], list[Tensor]]] = field(default_factory=dict)  # arguments and results
-    output_gradients: list[Tensor | None] = field(default_factory=list)
-    num_backward: int = 0
 
 
 class Worker:
@@ -212,7 +200,7 @@ class Worker:
         segment = self.part.segments[index]
         self._now = ("backward", index, live.batch.number)
         arguments, results = live.runs.pop(index)
-        roots = _Roots()
+        roots = Roots()
         outputs = iter(live.output_gradients)
         for give, result in zip(segment.gives, results, strict=True):
             if isinstance(give, Keep):
@@ -284,24 +272,6 @@ class Worker:
         result = work()
         self.records.append((kind, index, batch, start, time.perf_counter_ns()))
         return result
-
-
-class _Roots:
-    """What a backward pass starts from: a tensor given to several takers has the sum of their gradients."""
-
-    def __init__(self) -> None:
-        self._gradients: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def add(self, result: Tensor, gradient: Tensor | None) -> None:
-        if gradient is None or not result.requires_grad:
-            return
-        known = self._gradients.get(id(result))
-        self._gradients[id(result)] = (result, gradient if known is None else known[1] + gradient)
-
-    def backward(self) -> None:
-        if self._gradients:
-            tensors, gradients = zip(*self._gradients.values(), strict=True)
-            torch.autograd.backward(tensors, gradients)
 
 
 def _name(take: Receive | Keep) -> str:

@@ -1,13 +1,28 @@
 """What copies of weights cost: one tensor of gradients and one of weights for each and every update."""
 
 from collections import Counter
+from typing import ClassVar
 
 import pytest
-from replica_programs import SLICED, Layer, data, data_parallel, trainer_of
-from torch import ones, optim
+import torch
+from replica_programs import SLICED, Layer, data, data_parallel, squared, trainer_of
 
-from hyperplace.runtime import RunSettings, Trainer, Training
+from hyperplace.runtime import (
+    Copy,
+    Feed,
+    Output,
+    Part,
+    Piece,
+    Program,
+    Receive,
+    RunSettings,
+    Segment,
+    Send,
+    Trainer,
+    Training,
+)
 
+SGD = Training(lambda ps: torch.optim.SGD(ps, lr=0.1))
 NUMBER = 8  # bytes of a float64
 WEIGHT = 4 * NUMBER
 
@@ -58,10 +73,9 @@ def test_rows_that_stay_where_they_are_move_nothing_else():
 
 
 def test_a_copy_of_a_slice_moves_only_the_slice():
-    state = {"w": ones(4, 2).double(), "v": ones(1, 4).double()}
-    training = Training(lambda ps: optim.SGD(ps, lr=0.1))
+    state = {"w": torch.ones(4, 2).double(), "v": torch.ones(1, 4).double()}
     settings = RunSettings("async", 2)
-    with Trainer(SLICED, state, training=training, loss=lambda o, y: o.mean(), settings=settings) as trainer:
+    with Trainer(SLICED, state, training=SGD, loss=lambda o, y: o.mean(), settings=settings) as trainer:
         for x, y in data(3):
             trainer.step(x, y)
         assert between_copies(trainer.moved_bytes()) == {
@@ -72,10 +86,50 @@ def test_a_copy_of_a_slice_moves_only_the_slice():
         }
 
 
-def test_a_part_without_rows_still_gives_zeros():
-    """A mini-batch of one row is the last part's alone; the others' copies take part in the update all the same."""
-    layers = data_parallel(3)
-    with trainer_of(layers, in_flight=2) as trainer:
-        for x, y in data(4, rows=1):
+class Lender(Part):
+    weights: ClassVar = {"w": Piece("w", (2, 2))}
+    segments = (Segment("go", (Feed(0, "0:2", (2, 4)), Receive("h", 1)), (Output(0),), ("w",), 3),)
+
+    def go(self, x, h):
+        return (torch.cat([h, x @ self.w.t()]),)
+
+
+class Shy(Part):
+    """Leaves its copy alone where it has no rows, so the copy gets no gradient."""
+
+    weights: ClassVar = {"w": Copy("w", (2, 2), owner=0)}
+    segments = (Segment("go", (Feed(0, "0:2", (0, 2)),), (Send("h", 0),), ("w",), 3),)
+
+    def go(self, x):
+        return (x @ self.w.t() if len(x) else x,)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("schedule", ["async", "sync"])
+def test_a_copy_without_a_gradient_gives_zeros(schedule):
+    program = Program("shy", inputs=((2,),), parts=(Lender, Shy), batch=4)
+    state = {"w": torch.eye(2).double()}
+    w = state["w"].clone().requires_grad_()
+    with Trainer(program, state, training=SGD, loss=squared, settings=RunSettings(schedule, 1)) as trainer:
+        for rows in (1, 4, 1, 1):
+            x, y = data(1, rows, seed=rows)[0]
+            (gradient,) = torch.autograd.grad(squared(x @ w.t(), y), w)
+            w = (w - 0.1 * gradient).detach().requires_grad_()
             trainer.step(x, y)
-        assert between_copies(trainer.moved_bytes()) == expected(layers, 4)
+        assert torch.allclose(trainer.state_dict()["w"], w, rtol=0, atol=1e-12)
+        assert between_copies(trainer.moved_bytes()) == {("gradients", 1, 0): 4 * WEIGHT, ("weights", 0, 1): 4 * WEIGHT}
+
+
+@pytest.mark.parametrize("schedule", ["async", "sync"])
+def test_mailboxes_hold_no_more_than_what_is_in_flight(schedule):
+    layers = data_parallel(3)
+    with trainer_of(layers, schedule=schedule, in_flight=3) as trainer:
+        waiting = []
+        for _ in range(4):
+            for x, y in data(10):
+                trainer.step(x, y)
+            trainer.flush()
+            waiting.append(sum(map(len, trainer._post._boxes)))
+        assert len(set(waiting)) == 1, "no more after many mini-batches than after some"
+        trainer.load_state_dict(trainer.state_dict())
+        assert not any(trainer._post._boxes), "weights from before would come back later"

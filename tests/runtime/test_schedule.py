@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from handmade import TWO_LINEARS, ZIGZAG
 
-from hyperplace.runtime.schedule import BACKWARD, FORWARD, UPDATE, dependencies, schedule
+from hyperplace.runtime.schedule import BACKWARD, FORWARD, UPDATE, Action, Schedule, dependencies, schedule
 from hyperplace.runtime.table import Feed, Keep, Receive, Segment, Send
 
 CHAIN = [part.segments for part in TWO_LINEARS.parts]
@@ -145,3 +145,11 @@ def test_an_update_is_printed_in_its_place():
     found = schedule(CHAIN, 1, {1: {0}})
     assert str(found) == "part 0:  F0  B0\npart 1:  F0  B0  U"
     assert found.delay(1, [(0, 0), (1, 0)]) == 1
+
+
+def test_an_update_across_the_end_of_its_tick_is_not_too_late_after_a_flush():
+    """A flush runs `depth` empty ticks; a mini-batch after it must see all updates before."""
+    actions = ((Action(FORWARD, 0), Action(BACKWARD, 0, 1), Action(UPDATE, 0, 1)),)
+    spans = {(0, FORWARD, 0): (0.25, 1.0), (0, BACKWARD, 0): (4.5, 6.0), (0, UPDATE, 0): (7.75, 8.5)}
+    found = Schedule(actions, spans, period=4.0)
+    assert found.delay(0, [(0, 0)]) == 2 == found.depth + 1
