@@ -1,5 +1,6 @@
 """The base of the generated classes: one part of a model on one device."""
 
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -29,9 +30,13 @@ class Part:
 
     def weights_of(self, segment: int) -> tuple[str, ...]:
         """Return the weights a segment's method uses; those that no method names may be used by any."""
+        return self._used_weights[segment]
+
+    @cached_property
+    def _used_weights(self) -> list[tuple[str, ...]]:
         names = [set(getattr(type(self), one.name).__code__.co_names) for one in self.segments]
         unnamed = set(self.weights) - set().union(*names)
-        return tuple(name for name in self.weights if name in names[segment] | unnamed)
+        return [tuple(name for name in self.weights if name in used | unnamed) for used in names]
 
     def rows(self, start: int, stop: int, of: int = 0) -> slice:
         """Return where planned rows of the mini-batch at hand are in a tensor that begins with row `of`."""
