@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test format clean
+.PHONY: demo test format sweep-programs sweep-never-worse clean
 
 demo: .venv/installed
 	$(BIN)/hyperplace partition vgg16 --k 4 --imbalance 0.1
@@ -13,6 +13,13 @@ test: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+# Hours of comparisons of which the tests run a share; both go on where they were stopped.
+sweep-programs: .venv/installed-test
+	$(BIN)/python tests/sweeps/zoo_programs.py results/zoo-programs.csv
+
+sweep-never-worse: .venv/installed-test
+	$(BIN)/python tests/sweeps/never_worse.py results/never-worse.csv
 
 format: .venv/installed-test
 	$(BIN)/ruff format .

@@ -17,7 +17,7 @@ from hyperplace.models import ZOO, load_model
 from hyperplace.steps.capture import capture
 
 ROWS = 3
-SIDES = {"alexnet": 67, "smallcnn": 28}
+SIDES = {"alexnet": 67, "smallcnn": 28, "resnet101": 64}  # at 32 its last norms see 3 values: ill-conditioned
 COMBINATIONS = list(product(("coarse", "fine"), (2, 3, 4), ("layerwise", "horizontal", "incremental", "random")))
 TINY = {"lenet5", "blocksnet"}  # all combinations
 
