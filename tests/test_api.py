@@ -8,7 +8,6 @@ import hyperplace
 from hyperplace import api
 from hyperplace.errors import BalanceError, FileError, UsageError
 from hyperplace.models import ZOO, load_model
-from hyperplace.values import comparison
 from hyperplace.values.plan import Settings
 
 MIB = 2**20
@@ -72,10 +71,6 @@ def test_k_1_moves_nothing() -> None:
     loaded = load_model("blocksnet")
     plan = hyperplace.place(loaded.module, loaded.sample, k=1)
     assert (plan.metrics.volume_bytes, plan.messages) == (0, ())
-
-
-def test_the_tables_know_every_method_in_its_order() -> None:
-    assert api.METHOD_NAMES == comparison.METHODS
 
 
 def test_compare_holds_every_method_and_data_parallelism() -> None:

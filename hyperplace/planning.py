@@ -1,0 +1,217 @@
+"""From a model to its plan: capture -> profile -> build -> partition -> place.
+
+Every function here takes finished values and returns a new one; `run` does the whole chain and keeps everything in
+between, with the seconds each step took.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hyperplace.errors import BalanceError, FileError, HyperplaceError, PartitionerError, UsageError
+from hyperplace.files.profile import cache_path, parse_profile, profile_text
+from hyperplace.files.write import read_text, write_text
+from hyperplace.portfolio import NAMES, OnProgress, search
+from hyperplace.steps.build import build
+from hyperplace.steps.partition import partition as _partition
+from hyperplace.values.graph import Graph
+from hyperplace.values.hypergraph import Hypergraph
+from hyperplace.values.partition import Partition
+from hyperplace.values.plan import COSTS, GRAINS, Plan, Settings
+from hyperplace.values.profile import Profile
+
+if TYPE_CHECKING:
+    from torch import nn
+
+OnLayer = Callable[[int, int, str], None]  # done, total, name
+T = TypeVar("T")
+
+
+def capture(model: "nn.Module", sample: Any) -> Graph:
+    """Return the layers of a model for a sample input: a tensor of shape (rows, channels, ...) or a tuple of them."""
+    from hyperplace.steps.capture import capture as step
+
+    return step(model, sample)
+
+
+def profile(
+    graph: Graph,
+    *,
+    costs: str = "measured",
+    batch: int = 32,
+    device: str = "cpu",
+    threads: int | None = None,
+    use_cache: bool = True,
+    on_layer: OnLayer | None = None,
+) -> Profile:
+    """Return what every layer costs for a batch: measured here (and remembered), or counted FLOPs."""
+    if batch < 1:
+        raise UsageError(f"batch {batch} is less than 1; give the rows of a mini-batch")
+    if costs not in COSTS:
+        raise UsageError(f"costs {costs!r} are unknown; choose one of {', '.join(COSTS)}")
+    if costs == "flops":
+        from hyperplace.steps.profile.flops import count_flops
+
+        return count_flops(graph, batch)
+    return _measured(graph, batch, device, threads, use_cache=use_cache, on_layer=on_layer)
+
+
+def _measured(
+    graph: Graph, batch: int, device: str, threads: int | None, *, use_cache: bool, on_layer: OnLayer | None
+) -> Profile:
+    from hyperplace.steps.profile.measure import measure
+
+    path = cache_path(graph, batch, device, threads)
+    if use_cache and path.exists():
+        with suppress(FileError):  # a broken cache is worth no more than none
+            return parse_profile(read_text(path), str(path))
+    measured = measure(graph, batch, device=device, threads=threads, on_layer=on_layer)
+    with suppress(FileError):  # a cache that cannot be written only costs the next run its time
+        write_text(path, profile_text(measured))
+    return measured
+
+
+def partition(
+    hypergraph: Hypergraph, k: int, imbalance: float, *, partitioner: str = "kahypar", seed: int = 0
+) -> Partition:
+    """Return a partition of the hypergraph into k parts, none heavier than (1 + imbalance) x the average."""
+    return _partition(hypergraph, k, imbalance, partitioner=partitioner, seed=seed)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Everything one run made, from the graph to the plan, and the seconds of each step."""
+
+    graph: Graph
+    profile: Profile
+    hypergraph: Hypergraph
+    partition: Partition
+    plan: Plan
+    seconds: dict[str, float] = field(compare=False)
+
+
+def run(
+    model: "nn.Module",
+    sample: Any,
+    settings: Settings,
+    *,
+    given_profile: Profile | None = None,
+    read_partition: Callable[[Hypergraph], Partition] | None = None,
+    time_limit_s: float = 20.0,
+    on_layer: OnLayer | None = None,
+    on_progress: OnProgress = lambda text: None,
+) -> Placement:
+    """Take a model all the way to its plan.
+
+    `given_profile` replaces the profile step; `read_partition` replaces the partitioner and may name another k. For
+    `time_limit_s` and `on_progress` see portfolio.search.
+    """
+    from hyperplace.steps.place import place as place_step
+
+    if settings.partitioner not in NAMES and read_partition is None:
+        raise UsageError(f"partitioner {settings.partitioner!r} is unknown; choose one of {', '.join(NAMES)}")
+    clock = Clock()
+    graph = clock.timed("capture", lambda: capture(model, sample))
+    costs = given_profile or clock.timed(
+        "profile", lambda: profile(graph, costs=settings.costs, batch=settings.batch, on_layer=on_layer)
+    )
+    if read_partition:
+        blocks, rows = settings.blocks, settings.row_blocks
+        hypergraph = build(graph, costs, grain=settings.grain, blocks=blocks, fc=settings.fc, row_blocks=rows)
+        found = read_partition(hypergraph)
+        settings = replace(settings, k=found.num_parts)
+    else:
+        hypergraph, found = clock.timed(
+            "partition",
+            lambda: search(graph, costs, settings, time_limit_s=time_limit_s, on_progress=on_progress),
+        )
+    plan = clock.timed("place", lambda: place_step(graph, hypergraph, found, settings))
+    return Placement(graph, costs, hypergraph, found, plan, clock.seconds)
+
+
+def run_grains(
+    model: "nn.Module",
+    sample: Any,
+    settings: Settings,
+    *,
+    given_profile: Profile | None = None,
+    time_limit_s: float = 20.0,
+    on_layer: OnLayer | None = None,
+    on_progress: OnProgress = lambda text: None,
+) -> tuple[Placement, ...]:
+    """Take a model to its plan in every grain, and return those that succeed, the least volume of training first.
+
+    A plan over its limit comes after all others. The settings' own grain does not matter; the rest is as for run.
+    """
+    placements: list[Placement] = []
+    faults: list[HyperplaceError] = []
+    for grain in ("hybrid",) if settings.partitioner == "dataparallel" else GRAINS:
+        known = placements[0].profile if placements else given_profile
+        try:
+            placements.append(
+                run(
+                    model,
+                    sample,
+                    replace(settings, grain=grain),
+                    given_profile=known,
+                    time_limit_s=time_limit_s,
+                    on_layer=on_layer,
+                    on_progress=lambda text, grain=grain: on_progress(f"{grain}: {text}"),  # type: ignore[misc]
+                )
+            )
+        except (BalanceError, PartitionerError) as fault:
+            faults.append(fault)
+    if not placements:
+        raise faults[0]
+    return tuple(sorted(placements, key=lambda p: (not p.plan.metrics.feasible, p.plan.metrics.training_volume_bytes)))
+
+
+def place(
+    model: "nn.Module",
+    sample: Any,
+    *,
+    k: int = 4,
+    imbalance: float = 0.1,
+    grain: str = "coarse",
+    partitioner: str = "auto",
+    costs: str = "flops",
+    batch: int = 32,
+    blocks: int | None = 64,
+    fc: str = "neurons",
+    seed: int = 0,
+    row_blocks: int = 8,
+    time_limit_s: float = 20.0,
+) -> Plan:
+    """Return the plan that places a model on k parts, with its metrics; grain "auto" tries all and takes the best.
+
+    >>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
+    """
+    name = type(model).__name__
+    words = (partitioner, costs, batch, blocks, fc, seed, row_blocks)
+    settings = Settings(name, k, imbalance, GRAINS[0] if grain == "auto" else grain, *words)
+    if grain == "auto":
+        return run_grains(model, sample, settings, time_limit_s=time_limit_s)[0].plan
+    return run(model, sample, settings, time_limit_s=time_limit_s).plan
+
+
+def place_graph(graph: Graph, costs: Profile, settings: Settings, *, time_limit_s: float = 20.0) -> Plan:
+    """Return the plan of a model that is captured and profiled already."""
+    from hyperplace.steps.place import place as place_step
+
+    hypergraph, found = search(graph, costs, settings, time_limit_s=time_limit_s)
+    return place_step(graph, hypergraph, found, settings)
+
+
+class Clock:
+    """The seconds of named steps."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def timed(self, step: str, work: Callable[[], T]) -> T:
+        start = time.perf_counter()
+        result = work()
+        self.seconds[step] = time.perf_counter() - start
+        return result
