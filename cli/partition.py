@@ -11,6 +11,7 @@ from hyperplace.errors import UsageError
 from . import options
 from .folder import check_folder, write_figure
 from .load import load
+from .planned import settled_aloud
 from .terminal import progress, say
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def partition(
     model: options.Model,
     k: Annotated[int | None, typer.Option(help="Number of parts.", show_default="4")] = None,
     imbalance: Annotated[float, typer.Option(help="Heaviest part / average part - 1 may be at most this.")] = 0.1,
-    grain: options.Grain = "coarse",
+    grain: options.Grain = "auto",
     partitioner: options.Partitioner = "auto",
     costs: options.Costs = "measured",
     batch: options.Batch = 32,
@@ -45,7 +46,7 @@ def partition(
 ) -> None:
     """Place a model on k parts: print the parts, the map and the costs, and write plan, hypergraph, vector, figure."""
     from hyperplace import api
-    from hyperplace.values.plan import GRAINS, Settings
+    from hyperplace.values.plan import Settings
 
     loaded = load(model, input)
     chosen = "file" if from_partition else partitioner
@@ -53,7 +54,7 @@ def partition(
         loaded.name,
         4 if k is None else k,
         imbalance,
-        GRAINS[0] if grain == "auto" else grain,
+        grain,
         chosen,
         costs,
         batch,
@@ -62,25 +63,20 @@ def partition(
         seed,
         row_blocks,
     )
-    folder = out or Path("results") / f"{loaded.name}-k{settings.k}-{grain}"
+    settings = settled_aloud(settings)
+    folder = out or Path("results") / f"{loaded.name}-k{settings.k}-{settings.grain}"
     check_folder(folder)
-    if grain == "auto" and from_partition:
-        raise UsageError("a partition vector belongs to the hypergraph of one grain; give --grain with it")
     given = _read_profile(profile, batch) if profile else None
     with progress(f"measuring {loaded.name}") as shown:
         watch: Any = {"given_profile": given, "on_layer": shown.on_layer, "on_progress": shown.on_progress}
-        watch["time_limit_s"] = time_limit
-        if grain == "auto":
-            placements = api.run_grains(loaded.module, loaded.sample, settings, **watch)
-        else:
-            reader = (lambda h: _read_vector(from_partition, h, k)) if from_partition else None
-            placements = (api.run(loaded.module, loaded.sample, settings, read_partition=reader, **watch),)
-    placement = placements[0]
+        reader = (lambda h: _read_vector(from_partition, h, k)) if from_partition else None
+        watch |= {"time_limit_s": time_limit, "read_partition": reader}
+        placement = api.run(loaded.module, loaded.sample, settings, **watch)
     _write(folder, placement)
     if json:
         print(json_text.dumps(_summary(placement, folder)))
     else:
-        _show(placement, [*api.grain_rows(placements), *api.baselines(placement)], folder)
+        _show(placement, [*api.grain_rows(placement), *api.baselines(placement)], folder)
 
 
 def _read_profile(path: Path, batch: int) -> Any:
@@ -144,6 +140,7 @@ def _summary(placement: "Placement", folder: Path) -> dict[str, Any]:
         "gap": metrics.gap,
         "verdict": metrics.verdict,
         "is_cut_short": metrics.is_cut_short,
+        "grains": {p.plan.settings.grain: p.plan.metrics.training_volume_bytes for p in (placement, *placement.others)},
         "seconds": placement.seconds,
         **{what: str(folder / name) for what, name in FILES.items()},
     }

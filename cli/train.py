@@ -57,7 +57,8 @@ def train(
         raise UsageError("--against-plain keeps no checkpoint; leave --resume out")
     if seeds and not against_plain:
         raise UsageError("--seeds is for --against-plain; give one --seed")
-    wish = PlanWish(k, imbalance, grain, partitioner, costs, batch)
+    asked = None if grain == "auto" else grain  # any plan will do
+    wish = PlanWish(k, imbalance, asked, partitioner, costs, batch)
     subject = find_subject(model, wish, spec=planned_model, shapes=input)
     rows = batch or (subject.plan.settings.batch if subject.plan else 64)
     run = TrainingRun.of(

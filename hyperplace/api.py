@@ -10,7 +10,7 @@ from hyperplace.comparing import baselines, compare, grain_rows
 from hyperplace.compiling import compile, generate, micro_batches_for, program
 from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.files.write import read_text, write_text
-from hyperplace.planning import Placement, capture, partition, place, place_graph, profile, run, run_grains
+from hyperplace.planning import Placement, capture, partition, place, place_graph, profile, run, settled
 from hyperplace.steps.build import build
 from hyperplace.values.plan import Plan
 
@@ -31,8 +31,8 @@ __all__ = [
     "profile",
     "program",
     "run",
-    "run_grains",
     "save_plan",
+    "settled",
 ]
 
 

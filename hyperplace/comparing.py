@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplace.errors import BalanceError, PartitionerError, UsageError
 from hyperplace.planning import Clock, OnLayer, Placement, capture, profile
-from hyperplace.portfolio import search
+from hyperplace.portfolio import Found, search
 from hyperplace.values.comparison import METHOD_NAMES, METHODS, Comparison, ComparisonRow, Method
 from hyperplace.values.graph import Graph
 from hyperplace.values.plan import Settings
@@ -41,30 +41,42 @@ def compare(
     costed = profile(graph, costs=costs, batch=batch, on_layer=on_layer)
     rows = []
     for num_parts in k:
+        coarse: dict[float, Found] = {}  # by imbalance, for the grains that begin with it
         for method in (method for method in METHODS if method.name in methods):
             for limit in imbalance if method.limited else imbalance[:1]:
                 words = (method.grain, method.partitioner, costs, batch, blocks, fc, seed)
                 settings = Settings(name, num_parts, limit, *words)
-                rows.append(compare_row(method, graph, costed, settings, time_limit_s))
+                start = coarse.get(limit) if method.partitioner == "auto" else None
+                row, found = compare_row(method, graph, costed, settings, time_limit_s, coarse=start)
+                if found and method.name == "auto":
+                    coarse[limit] = found
+                rows.append(row)
                 if on_row:
-                    on_row(rows[-1])
+                    on_row(row)
     return Comparison(name, batch, costs, blocks, fc, graph.parameter_bytes, tuple(rows))
 
 
 def compare_row(
-    method: Method, graph: Graph, costs: Profile, settings: Settings, time_limit_s: float = 20.0
-) -> ComparisonRow:
-    """Return one method's row; one that cannot meet the limit has no figures and says why."""
+    method: Method,
+    graph: Graph,
+    costs: Profile,
+    settings: Settings,
+    time_limit_s: float = 20.0,
+    *,
+    coarse: Found | None = None,
+) -> tuple[ComparisonRow, Found | None]:
+    """Return one method's row and placement; one that cannot meet the limit has no figures and says why."""
     from hyperplace.steps.place import place as place_step
 
     clock = Clock()
     limit = settings.imbalance if method.limited else None
+    words = {"time_limit_s": time_limit_s, "coarse": coarse}
     try:
-        hypergraph, found = clock.timed("partition", lambda: search(graph, costs, settings, time_limit_s=time_limit_s))
+        found = clock.timed("partition", lambda: search(graph, costs, settings, **words))  # type: ignore[arg-type]
     except (BalanceError, PartitionerError) as fault:
-        return ComparisonRow.failed(method.name, settings, limit, graph.parameter_bytes, str(fault))
-    plan = place_step(graph, hypergraph, found, settings)
-    return ComparisonRow.of(method.name, plan, limit, clock.seconds["partition"])
+        return ComparisonRow.failed(method.name, settings, limit, graph.parameter_bytes, str(fault)), None
+    plan = place_step(graph, *found, settings)
+    return ComparisonRow.of(method.name, plan, limit, clock.seconds["partition"]), found
 
 
 def baselines(placement: Placement) -> list[ComparisonRow]:
@@ -81,14 +93,19 @@ def baselines(placement: Placement) -> list[ComparisonRow]:
             placement.graph,
             placement.profile,
             replace(settings, partitioner=method.partitioner, grain=method.grain),
-        )
+        )[0]
         for method in methods
     ]
 
 
-def grain_rows(placements: Sequence[Placement]) -> list[ComparisonRow]:
-    """Return what each grain needs, for those after the first."""
-    return [
-        ComparisonRow.of(p.plan.settings.grain, p.plan, p.plan.settings.imbalance, p.seconds["partition"])
-        for p in placements[1:]
-    ]
+def grain_rows(placement: Placement) -> list[ComparisonRow]:
+    """Return what the other grains need, where all were tried, or that they have no placement and why."""
+    rows = []
+    for other in placement.others:
+        settings = other.plan.settings
+        rows.append(ComparisonRow.of(settings.grain, other.plan, settings.imbalance, other.seconds["partition"]))
+    for grain, reason in placement.refused.items():
+        settings = replace(placement.plan.settings, grain=grain)
+        size = placement.graph.parameter_bytes
+        rows.append(ComparisonRow.failed(grain, settings, settings.imbalance, size, reason))
+    return rows

@@ -10,16 +10,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hyperplace.errors import BalanceError, FileError, HyperplaceError, PartitionerError, UsageError
+from hyperplace.errors import FileError, UsageError
 from hyperplace.files.profile import cache_path, parse_profile, profile_text
 from hyperplace.files.write import read_text, write_text
-from hyperplace.portfolio import NAMES, OnProgress, search
+from hyperplace.portfolio import Found, OnProgress, check_name, only_grain, search, search_grains
 from hyperplace.steps.build import build
 from hyperplace.steps.partition import partition as _partition
 from hyperplace.values.graph import Graph
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.partition import Partition
-from hyperplace.values.plan import COSTS, GRAINS, Plan, Settings
+from hyperplace.values.plan import AUTO, COSTS, Plan, Settings
 from hyperplace.values.profile import Profile
 
 if TYPE_CHECKING:
@@ -82,7 +82,11 @@ def partition(
 
 @dataclass(frozen=True)
 class Placement:
-    """Everything one run made, from the graph to the plan, and the seconds of each step."""
+    """Everything one run made, from the graph to the plan, and the seconds of each step.
+
+    Where all grains were tried, `others` are those that move more, the best first, and `refused` says why any of them
+    has no placement.
+    """
 
     graph: Graph
     profile: Profile
@@ -90,6 +94,8 @@ class Placement:
     partition: Partition
     plan: Plan
     seconds: dict[str, float] = field(compare=False)
+    others: "tuple[Placement, ...]" = ()
+    refused: dict[str, str] = field(default_factory=dict)
 
 
 def run(
@@ -106,13 +112,11 @@ def run(
     """Take a model all the way to its plan.
 
     `given_profile` replaces the profile step; `read_partition` replaces the partitioner and may name another k. For
-    `time_limit_s` and `on_progress` see portfolio.search.
+    `time_limit_s` and `on_progress` see portfolio.search. For grain "auto" see settled.
     """
-    from hyperplace.steps.place import place as place_step
-
-    if settings.partitioner not in NAMES and read_partition is None:
-        raise UsageError(f"partitioner {settings.partitioner!r} is unknown; choose one of {', '.join(NAMES)}")
-    clock = Clock()
+    if read_partition is None:
+        check_name(settings.partitioner)
+    settings, clock = settled(settings), Clock()
     graph = clock.timed("capture", lambda: capture(model, sample))
     costs = given_profile or clock.timed(
         "profile", lambda: profile(graph, costs=settings.costs, batch=settings.batch, on_layer=on_layer)
@@ -121,51 +125,48 @@ def run(
         blocks, rows = settings.blocks, settings.row_blocks
         hypergraph = build(graph, costs, grain=settings.grain, blocks=blocks, fc=settings.fc, row_blocks=rows)
         found = read_partition(hypergraph)
-        settings = replace(settings, k=found.num_parts)
-    else:
-        hypergraph, found = clock.timed(
-            "partition",
-            lambda: search(graph, costs, settings, time_limit_s=time_limit_s, on_progress=on_progress),
-        )
-    plan = clock.timed("place", lambda: place_step(graph, hypergraph, found, settings))
-    return Placement(graph, costs, hypergraph, found, plan, clock.seconds)
+        return _placed(graph, costs, (hypergraph, found), replace(settings, k=found.num_parts), clock)
+    watch = {"time_limit_s": time_limit_s, "on_progress": on_progress}
+    return _searched(graph, costs, settings, clock, watch)
 
 
-def run_grains(
-    model: "nn.Module",
-    sample: Any,
-    settings: Settings,
-    *,
-    given_profile: Profile | None = None,
-    time_limit_s: float = 20.0,
-    on_layer: OnLayer | None = None,
-    on_progress: OnProgress = lambda text: None,
-) -> tuple[Placement, ...]:
-    """Take a model to its plan in every grain, and return those that succeed, the least volume of training first.
+def settled(settings: Settings) -> Settings:
+    """Return the settings with one grain where only one can be meant.
 
-    A plan over its limit comes after all others. The settings' own grain does not matter; the rest is as for run.
+    That is so for whatever sees only a hypergraph: a partition from a file, a general partitioner, a baseline.
     """
-    placements: list[Placement] = []
-    faults: list[HyperplaceError] = []
-    for grain in ("hybrid",) if settings.partitioner == "dataparallel" else GRAINS:
-        known = placements[0].profile if placements else given_profile
-        try:
-            placements.append(
-                run(
-                    model,
-                    sample,
-                    replace(settings, grain=grain),
-                    given_profile=known,
-                    time_limit_s=time_limit_s,
-                    on_layer=on_layer,
-                    on_progress=lambda text, grain=grain: on_progress(f"{grain}: {text}"),  # type: ignore[misc]
-                )
-            )
-        except (BalanceError, PartitionerError) as fault:
-            faults.append(fault)
-    if not placements:
-        raise faults[0]
-    return tuple(sorted(placements, key=lambda p: (not p.plan.metrics.feasible, p.plan.metrics.training_volume_bytes)))
+    grain = only_grain(settings.partitioner)
+    return replace(settings, grain=grain) if grain and settings.grain == AUTO else settings
+
+
+def _searched(graph: Graph, costs: Profile, settings: Settings, clock: "Clock", watch: dict[str, Any]) -> Placement:
+    """Return the best placement of the settings' grain, or of all."""
+    if settings.grain == AUTO:
+        grains = clock.timed("partition", lambda: search_grains(graph, costs, settings, **watch))
+        return _best_of(graph, costs, grains, settings, clock)
+    found = clock.timed("partition", lambda: search(graph, costs, settings, **watch))
+    return _placed(graph, costs, found, settings, clock)
+
+
+def _placed(graph: Graph, costs: Profile, found: Found, settings: Settings, clock: "Clock") -> Placement:
+    from hyperplace.steps.place import place as place_step
+
+    plan = clock.timed("place", lambda: place_step(graph, *found, settings))
+    return Placement(graph, costs, *found, plan, clock.seconds)
+
+
+def _best_of(
+    graph: Graph, costs: Profile, grains: dict[str, Found | str], settings: Settings, clock: "Clock"
+) -> Placement:
+    """Return the placement of the grain that moves least in training, with the others beside it."""
+    placements = [
+        _placed(graph, costs, found, replace(settings, grain=grain), clock)
+        for grain, found in grains.items()
+        if not isinstance(found, str)
+    ]
+    best, *others = sorted(placements, key=lambda placement: placement.plan.metrics.training_volume_bytes)
+    refused = {grain: reason for grain, reason in grains.items() if isinstance(reason, str)}
+    return replace(best, others=tuple(others), refused=refused)
 
 
 def place(
@@ -174,7 +175,7 @@ def place(
     *,
     k: int = 4,
     imbalance: float = 0.1,
-    grain: str = "coarse",
+    grain: str = "auto",
     partitioner: str = "auto",
     costs: str = "flops",
     batch: int = 32,
@@ -184,24 +185,20 @@ def place(
     row_blocks: int = 8,
     time_limit_s: float = 20.0,
 ) -> Plan:
-    """Return the plan that places a model on k parts, with its metrics; grain "auto" tries all and takes the best.
+    """Return the plan that places a model on k parts, with its metrics.
+
+    Grain "auto" tries coarse, fine and hybrid, and takes the one that moves least in training.
 
     >>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
     """
-    name = type(model).__name__
-    words = (partitioner, costs, batch, blocks, fc, seed, row_blocks)
-    settings = Settings(name, k, imbalance, GRAINS[0] if grain == "auto" else grain, *words)
-    if grain == "auto":
-        return run_grains(model, sample, settings, time_limit_s=time_limit_s)[0].plan
+    words = (grain, partitioner, costs, batch, blocks, fc, seed, row_blocks)
+    settings = Settings(type(model).__name__, k, imbalance, *words)
     return run(model, sample, settings, time_limit_s=time_limit_s).plan
 
 
 def place_graph(graph: Graph, costs: Profile, settings: Settings, *, time_limit_s: float = 20.0) -> Plan:
     """Return the plan of a model that is captured and profiled already."""
-    from hyperplace.steps.place import place as place_step
-
-    hypergraph, found = search(graph, costs, settings, time_limit_s=time_limit_s)
-    return place_step(graph, hypergraph, found, settings)
+    return _searched(graph, costs, settled(settings), Clock(), {"time_limit_s": time_limit_s}).plan
 
 
 class Clock:

@@ -21,6 +21,7 @@ Range = tuple[int, int]
 Ranges = tuple[Range, ...]
 
 GRAINS = ("coarse", "fine", "hybrid")
+AUTO = "auto"  # asked for: whichever grain moves least in training
 FC = ("neurons", "whole")
 COSTS = ("measured", "flops")
 PROVEN_GAP = 1e-3  # a volume this close to its bound counts as optimal
@@ -28,7 +29,10 @@ PROVEN_GAP = 1e-3  # a volume this close to its bound counts as optimal
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked for; `blocks` None means one per filter, `row_blocks` are for the hybrid grain only."""
+    """What was asked for; `blocks` None means one per filter, `row_blocks` are for the hybrid grain only.
+
+    The grain may be "auto" until there is a plan, which is of one grain.
+    """
 
     model: str
     k: int
@@ -59,7 +63,11 @@ class Settings:
             yield f"row blocks {self.row_blocks} is less than 1; give --row-blocks 1 or more"
         if self.seed < 0:
             yield f"seed {self.seed} is negative; give --seed 0 or more"
-        for name, word, known in (("grain", self.grain, GRAINS), ("fc", self.fc, FC), ("costs", self.costs, COSTS)):
+        for name, word, known in (
+            ("grain", self.grain, (*GRAINS, AUTO)),
+            ("fc", self.fc, FC),
+            ("costs", self.costs, COSTS),
+        ):
             if word not in known:
                 yield f"{name} {word!r} is unknown; choose one of {', '.join(known)}"
 

@@ -30,7 +30,7 @@ FLOPS = ("--costs", "flops", "--k", "2")
         (("partition", "lenet5", *FLOPS, "--from-partition", "nowhere.txt"), 1, ["nowhere.txt"]),
         (("partition", "lenet5", *FLOPS, "--profile", "nowhere.json"), 1, ["nowhere.json"]),
         (
-            ("partition", "lenet5", "--costs", "flops", "--k", "64", "--fc", "whole"),
+            ("partition", "lenet5", "--costs", "flops", "--k", "64", "--fc", "whole", "--grain", "coarse"),
             1,
             ["cannot be met", "alone weighs"],
         ),
