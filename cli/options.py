@@ -27,6 +27,13 @@ Grain = Annotated[
     ),
 ]
 RowBlocks = Annotated[int, typer.Option(help="The most blocks of rows of the batch; for the hybrid grain.")]
+BatchNorm = Annotated[
+    str,
+    typer.Option(
+        help="exact: batch norms over split rows exchange their statistics; per-shard: each part has its own, which "
+        "costs nothing and is not the unsplit model; for the hybrid grain."
+    ),
+]
 Blocks = Annotated[str, typer.Option(help="The most blocks per layer, or all: one per filter.")]
 Fc = Annotated[str, typer.Option(help="neurons: linear layers may be split; whole: not by neurons (by rows they may).")]
 Partitioner = Annotated[
@@ -40,6 +47,7 @@ PlanImbalance = Annotated[float | None, typer.Option("--imbalance", help="As for
 PlanGrain = Annotated[str | None, typer.Option("--grain", help="As for partition.", show_default="auto")]
 PlanPartitioner = Annotated[str | None, typer.Option("--partitioner", help="As for partition.", show_default="auto")]
 PlanCosts = Annotated[str | None, typer.Option("--costs", help="As for partition.", show_default="flops")]
+PlanBatchNorm = Annotated[str | None, typer.Option("--batch-norm", help="As for partition.", show_default="exact")]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
 TimeLimit = Annotated[float, typer.Option(help="Seconds for the exact searches and their bounds; 0: to the end.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]

@@ -33,6 +33,7 @@ def partition(
     batch: options.Batch = 32,
     blocks: options.Blocks = "64",
     row_blocks: options.RowBlocks = 8,
+    batch_norm: options.BatchNorm = "exact",
     fc: options.Fc = "neurons",
     seed: options.Seed = 0,
     time_limit: options.TimeLimit = 20.0,
@@ -62,6 +63,7 @@ def partition(
         fc,
         seed,
         row_blocks,
+        batch_norm,
     )
     settings = settled_aloud(settings)
     folder = out or Path("results") / f"{loaded.name}-k{settings.k}-{settings.grain}"
@@ -122,6 +124,7 @@ def _summary(placement: "Placement", folder: Path) -> dict[str, Any]:
         "batch": settings.batch,
         "blocks": settings.blocks if settings.blocks else "all",
         "row_blocks": settings.row_blocks,
+        "batch_norm": settings.batch_norm,
         "fc": settings.fc,
         "seed": settings.seed,
         "num_vertices": hypergraph.num_vertices,

@@ -44,6 +44,7 @@ class PlanWish:
     partitioner: str | None = None
     costs: str | None = None
     batch: int | None = None
+    batch_norm: str | None = None
 
     def applied(self, settings: "Settings") -> "Settings":
         """Return the settings with what was asked for."""
@@ -53,7 +54,7 @@ class PlanWish:
     def check(self, path: Path, plan: "Plan") -> None:
         """Refuse what contradicts a plan that is there already; another batch only runs it with other rows."""
         if faults := [
-            f"--{field.name} {asked}"
+            f"--{field.name.replace('_', '-')} {asked}"
             for field in fields(self)
             if field.name != "batch"
             and (asked := getattr(self, field.name)) not in (None, getattr(plan.settings, field.name))

@@ -10,11 +10,13 @@ from hyperplace.comparing import baselines, compare, grain_rows
 from hyperplace.compiling import compile, generate, micro_batches_for, program
 from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.files.write import read_text, write_text
-from hyperplace.planning import Placement, capture, partition, place, place_graph, profile, run, settled
+from hyperplace.planning import Placement, capture, graph_for, partition, place, place_graph, profile, run, settled
 from hyperplace.steps.build import build
+from hyperplace.values.comparison import METHOD_NAMES
 from hyperplace.values.plan import Plan
 
 __all__ = [
+    "METHOD_NAMES",
     "Placement",
     "baselines",
     "build",
@@ -23,6 +25,7 @@ __all__ = [
     "compile",
     "generate",
     "grain_rows",
+    "graph_for",
     "load_plan",
     "micro_batches_for",
     "partition",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hyperplace.errors import BalanceError, PartitionerError, UsageError
-from hyperplace.planning import Clock, OnLayer, Placement, capture, profile
+from hyperplace.planning import Clock, OnLayer, Placement, graph_for, profile
 from hyperplace.portfolio import Found, search
 from hyperplace.values.comparison import METHOD_NAMES, METHODS, Comparison, ComparisonRow, Method
 from hyperplace.values.graph import Graph
@@ -28,6 +28,8 @@ def compare(
     blocks: int | None = 64,
     fc: str = "neurons",
     seed: int = 0,
+    row_blocks: int = 8,
+    batch_norm: str = "exact",
     time_limit_s: float = 20.0,
     name: str = "",
     on_layer: OnLayer | None = None,
@@ -37,15 +39,16 @@ def compare(
     name = name or type(model).__name__
     if unknown := sorted(set(methods) - set(METHOD_NAMES)):
         raise UsageError(f"method {unknown[0]!r} is unknown; choose among {', '.join(METHOD_NAMES)}")
-    graph = capture(model, sample)
+    common = Settings(name, 1, 0.0, "coarse", "auto", costs, batch, blocks, fc, seed, row_blocks, batch_norm)
+    graph = graph_for(common, model, sample)
     costed = profile(graph, costs=costs, batch=batch, on_layer=on_layer)
     rows = []
     for num_parts in k:
         coarse: dict[float, Found] = {}  # by imbalance, for the grains that begin with it
         for method in (method for method in METHODS if method.name in methods):
             for limit in imbalance if method.limited else imbalance[:1]:
-                words = (method.grain, method.partitioner, costs, batch, blocks, fc, seed)
-                settings = Settings(name, num_parts, limit, *words)
+                asked = {"k": num_parts, "imbalance": limit, "grain": method.grain, "partitioner": method.partitioner}
+                settings = replace(common, **asked)  # type: ignore[arg-type]
                 start = coarse.get(limit) if method.partitioner == "auto" else None
                 row, found = compare_row(method, graph, costed, settings, time_limit_s, coarse=start)
                 if found and method.name == "auto":
@@ -53,7 +56,8 @@ def compare(
                 rows.append(row)
                 if on_row:
                     on_row(row)
-    return Comparison(name, batch, costs, blocks, fc, graph.parameter_bytes, tuple(rows))
+    words = (graph.parameter_bytes, tuple(rows), row_blocks, batch_norm)
+    return Comparison(name, batch, costs, blocks, fc, *words)
 
 
 def compare_row(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hyperplace.planning import capture
+from hyperplace.planning import graph_for
 from hyperplace.values.graph import Graph
 from hyperplace.values.plan import Plan
 
@@ -18,7 +18,7 @@ def generate(model: "nn.Module", plan: Plan, *, sample: Any = None) -> str:
     """Return the program that runs a plan of the model, as Python text; `sample` as for compile."""
     from hyperplace.steps.generate import generate as step
 
-    return step(capture(model, _sample(model, plan, sample)), plan)
+    return step(graph_for(plan.settings, model, _sample(model, plan, sample)), plan)
 
 
 def program(graph: Graph, plan: Plan) -> "Program":
@@ -61,7 +61,7 @@ def compile(
     """
     from hyperplace.runtime import RunSettings, Trainer, Training
 
-    runnable = program(capture(model, _sample(model, plan, sample)), plan)
+    runnable = program(graph_for(plan.settings, model, _sample(model, plan, sample)), plan)
     pieces = micro_batches or (micro_batches_for(model, plan) if schedule == "sync" else 1)
     settings = RunSettings(schedule, in_flight, pieces, seed, tuple(devices), threads, check_nan, record)
     training = Training(optimizer, scheduler, average, clip_norm, stash)

@@ -36,6 +36,12 @@ def capture(model: "nn.Module", sample: Any) -> Graph:
     return step(model, sample)
 
 
+def graph_for(settings: Settings, model: "nn.Module", sample: Any) -> Graph:
+    """Return the captured model as the settings want it planned."""
+    graph = capture(model, sample)
+    return graph.without_statistics() if settings.batch_norm == "per-shard" else graph
+
+
 def profile(
     graph: Graph,
     *,
@@ -117,7 +123,7 @@ def run(
     if read_partition is None:
         check_name(settings.partitioner)
     settings, clock = settled(settings), Clock()
-    graph = clock.timed("capture", lambda: capture(model, sample))
+    graph = clock.timed("capture", lambda: graph_for(settings, model, sample))
     costs = given_profile or clock.timed(
         "profile", lambda: profile(graph, costs=settings.costs, batch=settings.batch, on_layer=on_layer)
     )
@@ -183,15 +189,17 @@ def place(
     fc: str = "neurons",
     seed: int = 0,
     row_blocks: int = 8,
+    batch_norm: str = "exact",
     time_limit_s: float = 20.0,
 ) -> Plan:
     """Return the plan that places a model on k parts, with its metrics.
 
-    Grain "auto" tries coarse, fine and hybrid, and takes the one that moves least in training.
+    Grain "auto" tries coarse, fine and hybrid, and takes the one that moves least in training. Batch norm "per-shard"
+    saves what batch norms over split rows exchange, at the price of statistics that are not the unsplit model's.
 
     >>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
     """
-    words = (grain, partitioner, costs, batch, blocks, fc, seed, row_blocks)
+    words = (grain, partitioner, costs, batch, blocks, fc, seed, row_blocks, batch_norm)
     settings = Settings(type(model).__name__, k, imbalance, *words)
     return run(model, sample, settings, time_limit_s=time_limit_s).plan
 

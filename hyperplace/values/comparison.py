@@ -156,6 +156,8 @@ class Comparison:
     fc: str
     parameter_bytes: int
     rows: tuple[ComparisonRow, ...]
+    row_blocks: int = 8
+    batch_norm: str = "exact"
 
     def __post_init__(self) -> None:
         seen: set[tuple[object, ...]] = set()

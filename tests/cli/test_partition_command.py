@@ -93,6 +93,17 @@ def test_a_model_from_a_file(run, tmp_path) -> None:
     assert json.loads(ran.out)["num_vertices"] == 3 + 8 + 8
 
 
+def test_batch_norms_per_shard_are_asked_for_and_kept(run, tmp_path) -> None:
+    options = ("partition", "blocksnet", "--k", 2, "--partitioner", "dataparallel", *QUICK, "--json")
+    exact = json.loads(run(*options, "--out", tmp_path / "exact").out)
+    own = json.loads(run(*options, "--batch-norm", "per-shard", "--out", tmp_path / "own").out)
+    assert own["training_volume_bytes"] == own["data_parallel_bytes"] < exact["training_volume_bytes"]
+    assert hyperplace.load_plan(tmp_path / "own/plan.json").settings.batch_norm == "per-shard"
+    assert "own rows" in run(*options[:-1], "--batch-norm", "per-shard", "--out", tmp_path / "own").out
+    wrong = run("train", tmp_path / "own/plan.json", "--batch-norm", "exact")
+    assert "was planned with other than --batch-norm exact" in wrong.err
+
+
 @pytest.mark.parametrize("asked", [("--grain", "hybrid"), ()])
 def test_hybrid_and_all_grains_say_how_layers_are_split(run, tmp_path, asked) -> None:
     ran = run("partition", "lenet5", "--k", 2, *asked, *QUICK, "--out", tmp_path / "out")
