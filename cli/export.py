@@ -19,20 +19,22 @@ def export(
     batch: options.Batch = 32,
     blocks: options.Blocks = "64",
     row_blocks: options.RowBlocks = 8,
+    batch_norm: options.BatchNorm = "exact",
     fc: options.Fc = "neurons",
     input: options.Input = None,
 ) -> None:
     """Write the hypergraph of a model; partition it with any tool and come back with partition --from-partition."""
     from hyperplace import api
     from hyperplace.files.hypergraph import format_named, write_hypergraph
+    from hyperplace.values.plan import Settings
 
     format_named(format)
     loaded = load(model, input)
-    graph = api.capture(loaded.module, loaded.sample)
+    number = options.number_of_blocks(blocks)
+    settings = Settings(loaded.name, 1, 0.0, grain, "auto", costs, batch, number, fc, 0, row_blocks, batch_norm)
+    graph = api.graph_for(settings, loaded.module, loaded.sample)
     with progress("measuring") as shown:
         profile = api.profile(graph, costs=costs, batch=batch, on_layer=shown.on_layer)
-    hypergraph = api.build(
-        graph, profile, grain=grain, blocks=options.number_of_blocks(blocks), fc=fc, row_blocks=row_blocks
-    )
+    hypergraph = api.build(graph, profile, grain=grain, blocks=number, fc=fc, row_blocks=row_blocks)
     write_hypergraph(output, hypergraph, format)
     say(f"{output}: {hypergraph}")

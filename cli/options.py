@@ -23,10 +23,17 @@ Grain = Annotated[
     str,
     typer.Option(
         help="coarse: a vertex per filter block; fine: per channel kernel too; hybrid: per block of filters and rows; "
-        "auto (partition only): all three, and the least volume of training wins."
+        "auto (partition, train): all three, and the least volume of training wins."
     ),
 ]
 RowBlocks = Annotated[int, typer.Option(help="The most blocks of rows of the batch; for the hybrid grain.")]
+BatchNorm = Annotated[
+    str,
+    typer.Option(
+        help="exact: batch norms over split rows exchange their statistics; per-shard: each part has its own, which "
+        "costs nothing and is not the unsplit model; for the hybrid grain."
+    ),
+]
 Blocks = Annotated[str, typer.Option(help="The most blocks per layer, or all: one per filter.")]
 Fc = Annotated[str, typer.Option(help="neurons: linear layers may be split; whole: not by neurons (by rows they may).")]
 Partitioner = Annotated[
@@ -37,11 +44,12 @@ Partitioner = Annotated[
     ),
 ]
 PlanImbalance = Annotated[float | None, typer.Option("--imbalance", help="As for partition.", show_default="0.1")]
-PlanGrain = Annotated[str | None, typer.Option("--grain", help="As for partition.", show_default="coarse")]
+PlanGrain = Annotated[str | None, typer.Option("--grain", help="As for partition.", show_default="auto")]
 PlanPartitioner = Annotated[str | None, typer.Option("--partitioner", help="As for partition.", show_default="auto")]
 PlanCosts = Annotated[str | None, typer.Option("--costs", help="As for partition.", show_default="flops")]
+PlanBatchNorm = Annotated[str | None, typer.Option("--batch-norm", help="As for partition.", show_default="exact")]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
-TimeLimit = Annotated[float, typer.Option(help="Seconds for the exact search and its bound; 0: to the end.")]
+TimeLimit = Annotated[float, typer.Option(help="Seconds for the exact searches and their bounds; 0: to the end.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the files.", show_default=False)]
 

@@ -11,6 +11,7 @@ from hyperplace.errors import UsageError
 from . import options
 from .folder import check_folder, write_figure
 from .load import load
+from .planned import settled_aloud
 from .terminal import progress, say
 
 if TYPE_CHECKING:
@@ -26,12 +27,13 @@ def partition(
     model: options.Model,
     k: Annotated[int | None, typer.Option(help="Number of parts.", show_default="4")] = None,
     imbalance: Annotated[float, typer.Option(help="Heaviest part / average part - 1 may be at most this.")] = 0.1,
-    grain: options.Grain = "coarse",
+    grain: options.Grain = "auto",
     partitioner: options.Partitioner = "auto",
     costs: options.Costs = "measured",
     batch: options.Batch = 32,
     blocks: options.Blocks = "64",
     row_blocks: options.RowBlocks = 8,
+    batch_norm: options.BatchNorm = "exact",
     fc: options.Fc = "neurons",
     seed: options.Seed = 0,
     time_limit: options.TimeLimit = 20.0,
@@ -45,7 +47,7 @@ def partition(
 ) -> None:
     """Place a model on k parts: print the parts, the map and the costs, and write plan, hypergraph, vector, figure."""
     from hyperplace import api
-    from hyperplace.values.plan import GRAINS, Settings
+    from hyperplace.values.plan import Settings
 
     loaded = load(model, input)
     chosen = "file" if from_partition else partitioner
@@ -53,7 +55,7 @@ def partition(
         loaded.name,
         4 if k is None else k,
         imbalance,
-        GRAINS[0] if grain == "auto" else grain,
+        grain,
         chosen,
         costs,
         batch,
@@ -61,26 +63,22 @@ def partition(
         fc,
         seed,
         row_blocks,
+        batch_norm,
     )
-    folder = out or Path("results") / f"{loaded.name}-k{settings.k}-{grain}"
+    settings = settled_aloud(settings)
+    folder = out or Path("results") / f"{loaded.name}-k{settings.k}-{settings.grain}"
     check_folder(folder)
-    if grain == "auto" and from_partition:
-        raise UsageError("a partition vector belongs to the hypergraph of one grain; give --grain with it")
     given = _read_profile(profile, batch) if profile else None
     with progress(f"measuring {loaded.name}") as shown:
         watch: Any = {"given_profile": given, "on_layer": shown.on_layer, "on_progress": shown.on_progress}
-        watch["time_limit_s"] = time_limit
-        if grain == "auto":
-            placements = api.run_grains(loaded.module, loaded.sample, settings, **watch)
-        else:
-            reader = (lambda h: _read_vector(from_partition, h, k)) if from_partition else None
-            placements = (api.run(loaded.module, loaded.sample, settings, read_partition=reader, **watch),)
-    placement = placements[0]
+        reader = (lambda h: _read_vector(from_partition, h, k)) if from_partition else None
+        watch |= {"time_limit_s": time_limit, "read_partition": reader}
+        placement = api.run(loaded.module, loaded.sample, settings, **watch)
     _write(folder, placement)
     if json:
         print(json_text.dumps(_summary(placement, folder)))
     else:
-        _show(placement, [*api.grain_rows(placements), *api.baselines(placement)], folder)
+        _show(placement, [*api.grain_rows(placement), *api.baselines(placement)], folder)
 
 
 def _read_profile(path: Path, batch: int) -> Any:
@@ -126,6 +124,7 @@ def _summary(placement: "Placement", folder: Path) -> dict[str, Any]:
         "batch": settings.batch,
         "blocks": settings.blocks if settings.blocks else "all",
         "row_blocks": settings.row_blocks,
+        "batch_norm": settings.batch_norm,
         "fc": settings.fc,
         "seed": settings.seed,
         "num_vertices": hypergraph.num_vertices,
@@ -144,6 +143,7 @@ def _summary(placement: "Placement", folder: Path) -> dict[str, Any]:
         "gap": metrics.gap,
         "verdict": metrics.verdict,
         "is_cut_short": metrics.is_cut_short,
+        "grains": {p.plan.settings.grain: p.plan.metrics.training_volume_bytes for p in (placement, *placement.others)},
         "seconds": placement.seconds,
         **{what: str(folder / name) for what, name in FILES.items()},
     }

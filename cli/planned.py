@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplace.errors import UsageError
 
-from .terminal import progress
+from .terminal import progress, say
 
 if TYPE_CHECKING:
     from hyperplace.values.plan import Plan, Settings
@@ -44,6 +44,7 @@ class PlanWish:
     partitioner: str | None = None
     costs: str | None = None
     batch: int | None = None
+    batch_norm: str | None = None
 
     def applied(self, settings: "Settings") -> "Settings":
         """Return the settings with what was asked for."""
@@ -53,7 +54,7 @@ class PlanWish:
     def check(self, path: Path, plan: "Plan") -> None:
         """Refuse what contradicts a plan that is there already; another batch only runs it with other rows."""
         if faults := [
-            f"--{field.name} {asked}"
+            f"--{field.name.replace('_', '-')} {asked}"
             for field in fields(self)
             if field.name != "batch"
             and (asked := getattr(self, field.name)) not in (None, getattr(plan.settings, field.name))
@@ -104,10 +105,22 @@ def find_subject(name: str, wish: PlanWish, *, spec: str | None, shapes: list[st
     return subject
 
 
+def settled_aloud(settings: "Settings") -> "Settings":
+    """Return the settings as they will be used, and say where all grains were asked for and only one is meant."""
+    from hyperplace import api
+
+    settled = api.settled(settings)
+    if settled.grain != settings.grain:
+        what = "a partition vector" if settings.partitioner == "file" else f"--partitioner {settings.partitioner}"
+        say(f"{what} is for one grain, {settled.grain} unless --grain says otherwise: the others are not tried")
+    return settled
+
+
 def make_plan(loaded: Any, settings: "Settings") -> "Plan":
     """Plan a model, with a line of progress."""
     from hyperplace import api
 
+    settings = settled_aloud(settings)
     with progress(f"measuring {loaded.name}") as shown:
         placement = api.run(
             loaded.module, loaded.sample, settings, on_layer=shown.on_layer, on_progress=shown.on_progress

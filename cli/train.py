@@ -42,6 +42,7 @@ def train(
     grain: options.PlanGrain = None,
     partitioner: options.PlanPartitioner = None,
     costs: options.PlanCosts = None,
+    batch_norm: options.PlanBatchNorm = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")] = False,
     against_plain: Annotated[
         bool, typer.Option("--against-plain", help="Train the unsplit model too, by turns, and compare.")
@@ -57,7 +58,8 @@ def train(
         raise UsageError("--against-plain keeps no checkpoint; leave --resume out")
     if seeds and not against_plain:
         raise UsageError("--seeds is for --against-plain; give one --seed")
-    wish = PlanWish(k, imbalance, grain, partitioner, costs, batch)
+    asked = None if grain == "auto" else grain  # any plan will do
+    wish = PlanWish(k, imbalance, asked, partitioner, costs, batch, batch_norm)
     subject = find_subject(model, wish, spec=planned_model, shapes=input)
     rows = batch or (subject.plan.settings.batch if subject.plan else 64)
     run = TrainingRun.of(

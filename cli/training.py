@@ -159,7 +159,7 @@ class TrainingRun:
 def _plan_settings(name: str, wish: PlanWish, settings: "TrainSettings") -> Any:
     from hyperplace.values.plan import Settings
 
-    return wish.applied(Settings(name, 2, 0.1, "coarse", "auto", "flops", settings.batch, seed=settings.seed))
+    return wish.applied(Settings(name, 2, 0.1, "auto", "auto", "flops", settings.batch, seed=settings.seed))
 
 
 def _check_checkpoint(path: Path, *, resume: bool) -> None:

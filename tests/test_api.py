@@ -1,14 +1,18 @@
 """The whole chain from Python, and what it must reach on VGG16."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 import hyperplace
 from hyperplace import api
-from hyperplace.errors import BalanceError, FileError, UsageError
+from hyperplace.errors import BalanceError, FileError, HyperplaceError, UsageError
 from hyperplace.models import ZOO, load_model
-from hyperplace.values import comparison
+from hyperplace.portfolio import fine
+from hyperplace.steps.partition import polish
+from hyperplace.steps.share import hybrid_local
 from hyperplace.values.plan import Settings
 
 MIB = 2**20
@@ -33,9 +37,10 @@ def test_vgg16_is_feasible_at_any_k(vgg16, k) -> None:
     assert hyperplace.place(*vgg16, k=k, fc="whole", partitioner="kahypar").metrics.feasible
 
 
+@pytest.mark.usefixtures("few_moves")
 def test_a_custom_cnn_in_one_call(tmp_path) -> None:
     model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.Flatten())
-    plan = hyperplace.place(model, torch.zeros(2, 3, 8, 8), k=2)
+    plan = hyperplace.place(model, torch.zeros(2, 3, 8, 8), k=2, batch=8, time_limit_s=2)
     assert plan.metrics.feasible
     hyperplace.save_plan(plan, tmp_path / "plan.json")
     assert hyperplace.load_plan(tmp_path / "plan.json") == plan
@@ -61,7 +66,13 @@ def test_values_print_as_one_useful_line() -> None:
     profile = hyperplace.profile(graph, costs="flops")
     hypergraph = hyperplace.build(graph, profile)
     partition = hyperplace.partition(hypergraph, 2, 0.1)
-    for value in (graph, profile, hypergraph, partition, hyperplace.place(loaded.module, loaded.sample, k=2)):
+    for value in (
+        graph,
+        profile,
+        hypergraph,
+        partition,
+        hyperplace.place(loaded.module, loaded.sample, k=2, grain="coarse"),
+    ):
         text = repr(value)
         assert "\n" not in text
         assert 10 < len(text) < 160
@@ -72,10 +83,6 @@ def test_k_1_moves_nothing() -> None:
     loaded = load_model("blocksnet")
     plan = hyperplace.place(loaded.module, loaded.sample, k=1)
     assert (plan.metrics.volume_bytes, plan.messages) == (0, ())
-
-
-def test_the_tables_know_every_method_in_its_order() -> None:
-    assert api.METHOD_NAMES == comparison.METHODS
 
 
 def test_compare_holds_every_method_and_data_parallelism() -> None:
@@ -92,7 +99,7 @@ def test_compare_holds_every_method_and_data_parallelism() -> None:
         ({"k": 0}, UsageError, "k=0"),
         ({"imbalance": float("nan")}, UsageError, "imbalance nan"),
         ({"grain": "sand"}, UsageError, "'sand'"),
-        ({"k": 64, "fc": "whole"}, BalanceError, "cannot be met at k=64"),
+        ({"k": 64, "fc": "whole", "grain": "coarse"}, BalanceError, "cannot be met at k=64"),
         ({"k": 10_000}, UsageError, "more than the"),
         ({"k": 10_000, "partitioner": "kahypar"}, UsageError, "more than the"),
     ],
@@ -117,17 +124,58 @@ def test_every_model_of_the_zoo_is_placed_in_both_grains(name) -> None:
         assert not [layer.name for layer in plan.layers if layer.reason], "every layer of the zoo has a channel rule"
 
 
-def test_grain_auto_takes_the_least_volume_of_training() -> None:
+@pytest.fixture
+def few_moves(monkeypatch):
+    monkeypatch.setattr(hybrid_local, "ALL_MOVES", 100_000)
+    monkeypatch.setattr(fine, "FEW_MOVES", 10_000)
+    monkeypatch.setattr(polish, "MOST_MOVES", 10_000)
+
+
+def settings(**changed) -> Settings:
+    return replace(Settings("lenet5", 2, 0.1, "auto", "auto", "flops", 8, 8), **changed)
+
+
+@pytest.mark.usefixtures("few_moves")
+def test_all_grains_are_tried_and_the_least_volume_of_training_wins() -> None:
     loaded = load_model("lenet5")
-    settings = Settings("lenet5", 2, 0.1, "coarse", "auto", "flops", 8, 8)
-    placements = api.run_grains(loaded.module, loaded.sample, settings, time_limit_s=2)
-    volumes = [placement.plan.metrics.training_volume_bytes for placement in placements]
+    placement = api.run(loaded.module, loaded.sample, settings(), time_limit_s=4)
+    plans = [placement.plan, *(other.plan for other in placement.others)]
+    volumes = [plan.metrics.training_volume_bytes for plan in plans]
     assert volumes == sorted(volumes)
-    assert {placement.plan.settings.grain for placement in placements} == {"coarse", "fine", "hybrid"}
-    assert [row.method for row in api.grain_rows(placements)] == [p.plan.settings.grain for p in placements[1:]]
-    options = {"k": 2, "batch": 8, "blocks": 8, "time_limit_s": 2}
-    best = hyperplace.place(loaded.module, loaded.sample, grain="auto", **options)
-    assert best.metrics.training_volume_bytes == volumes[0]
+    assert {plan.settings.grain for plan in plans} == {"coarse", "fine", "hybrid"}
+    assert all(plan.metrics.feasible for plan in plans)
+    assert [row.method for row in api.grain_rows(placement)] == [plan.settings.grain for plan in plans[1:]]
+    again = hyperplace.place(loaded.module, loaded.sample, k=2, batch=8, blocks=8, time_limit_s=4)
+    assert (again.metrics, again.layers) == (placement.plan.metrics, placement.plan.layers), "same seed, same plan"
+
+
+@pytest.mark.usefixtures("few_moves")
+def test_a_grain_without_a_placement_is_named_beside_the_others() -> None:
+    """Two equal layers that are never split, on three parts; their rows may be."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 48, bias=False), nn.Linear(48, 48, bias=False))
+    asked = settings(model="pair", k=3, batch=12, fc="whole")
+    placement = api.run(model, torch.zeros(2, 3, 4, 4), asked, time_limit_s=2)
+    assert placement.plan.settings.grain == "hybrid"
+    assert "cannot be met at k=3" in placement.refused["coarse"]
+    assert {row.method: row.has_figures for row in api.grain_rows(placement)} == {"coarse": False, "fine": False}
+    with pytest.raises(BalanceError, match="cannot be met at k=3"):
+        api.run(model, torch.zeros(2, 3, 4, 4), replace(asked, batch=1, imbalance=0.0), time_limit_s=2)
+
+
+@pytest.mark.parametrize(("partitioner", "grain"), [("kahypar", "coarse"), ("dataparallel", "hybrid")])
+def test_a_partitioner_by_name_is_for_one_grain(partitioner, grain) -> None:
+    loaded = load_model("lenet5")
+    plan = hyperplace.place(loaded.module, loaded.sample, k=2, batch=8, blocks=8, partitioner=partitioner)
+    assert plan.settings.grain == grain
+    assert api.settled(settings(partitioner=partitioner)) == settings(partitioner=partitioner, grain=grain)
+    assert api.settled(settings(partitioner=partitioner, grain="fine")).grain == "fine"
+
+
+def test_a_plan_is_of_one_grain() -> None:
+    loaded = load_model("lenet5")
+    plan = hyperplace.place(loaded.module, loaded.sample, k=2, partitioner="incremental")
+    with pytest.raises(HyperplaceError, match="a plan is of one grain"):
+        replace(plan, settings=replace(plan.settings, grain="auto"))
 
 
 def test_a_hybrid_plan_is_not_generated_yet() -> None:

@@ -1,5 +1,6 @@
 """The portfolio: never worse than anyone in it, honest about bounds, and calm when interrupted, failing or killed."""
 
+import _thread
 import json
 import os
 import re
@@ -19,11 +20,11 @@ import hyperplace
 from hyperplace import portfolio
 from hyperplace.errors import BalanceError, HyperplaceError, UsageError
 from hyperplace.models import load_model
-from hyperplace.portfolio import board, coarse, problem
+from hyperplace.portfolio import board, coarse, fine, problem
 from hyperplace.steps.capture import capture
 from hyperplace.steps.place import place
 from hyperplace.steps.profile.flops import count_flops
-from hyperplace.steps.share import local
+from hyperplace.steps.share import hybrid_local, local
 from hyperplace.values.partition import is_feasible, volume_bytes, work_per_part
 from hyperplace.values.plan import Settings
 
@@ -233,8 +234,30 @@ def test_an_interrupt_between_the_fine_grids_returns_the_best_so_far():
     assert found.is_cut_short
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("grain", ["coarse", "fine", "hybrid"])
+def test_an_interrupt_among_the_grains_returns_the_best_of_each_so_far(monkeypatch, grain):
+    """Pressed when a grain first has something to say."""
+    pressed = threading.Event()
+    monkeypatch.setattr(fine, "FINE_BLOCKS", (8,) * 50)
+    monkeypatch.setattr(hybrid_local, "ALL_MOVES", 10**12)
+
+    def interrupt(text):
+        if text.startswith(grain) and not pressed.is_set():
+            pressed.set()
+            _thread.interrupt_main()
+
+    try:
+        found = portfolio.search_grains(*zoo("lenet5"), settings(3, grain="auto"), on_progress=interrupt)
+    except KeyboardInterrupt:  # would end the whole test run
+        pytest.fail("what was found is lost")
+    assert found["coarse"][1].is_cut_short == (grain == "coarse")
+    for other in ("fine", "hybrid"):
+        assert "interrupted" in found[other] if grain == "coarse" else found[other][1].is_cut_short
+
+
 def start(folder, *options):
-    command = (*CLI, "partition", "resnet50", "--k", "8", "--costs", "flops", "--time-limit", "60", *options)
+    command = (*CLI, "partition", "resnet50", "--k", "8", "--costs", "flops", "--time-limit", "120", *options)
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "TTY_COMPATIBLE": "1", "COLUMNS": "150"}
     with (folder / "progress").open("wb") as shown:
         return subprocess.Popen(

@@ -1,7 +1,7 @@
 """The hybrid search: never worse than what it starts from, balanced, repeatable, and laid out as it counted."""
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -9,12 +9,14 @@ import pytest
 from hyperplace.errors import BalanceError, UsageError
 from hyperplace.models import ZOO, load_model
 from hyperplace.portfolio import search
-from hyperplace.portfolio.hybrid import _laid_out, search_hybrid
+from hyperplace.portfolio.candidate import cut
+from hyperplace.portfolio.problem import Problem
 from hyperplace.steps.build import build, build_hybrid_runs
 from hyperplace.steps.capture import capture
 from hyperplace.steps.place import place
 from hyperplace.steps.profile.flops import count_flops
-from hyperplace.steps.share import hybrid_local
+from hyperplace.steps.share import hybrid_local, local
+from hyperplace.steps.share.hybrid_arrange import arrange_modes
 from hyperplace.values.modes import ModeShares, modes_volume
 from hyperplace.values.partition import Partition, volume_bytes
 from hyperplace.values.plan import Settings
@@ -26,6 +28,7 @@ BATCH = 8
 def _few_moves(monkeypatch):
     monkeypatch.setattr(hybrid_local, "MOST_MOVES", 20_000)
     monkeypatch.setattr(hybrid_local, "ALL_MOVES", 160_000)
+    monkeypatch.setattr(local, "search", partial(local.search, num_moves=30_000, num_restarts=2))
 
 
 @cache
@@ -56,7 +59,8 @@ def test_shares_lie_as_they_are_counted(name, seed):
     graph, profile = graph_of(name), count_flops(graph_of(name), BATCH)
     hybrid = build_hybrid_runs(graph, profile)
     shares = random_modes(hybrid, 3, seed)
-    found = _laid_out(graph, profile, settings_of(name, 3), hybrid, shares)
+    problem = Problem(graph, profile, settings_of(name, 3)).with_blocks(1)
+    found = cut(problem, arrange_modes(hybrid, shares), "random")
     counted = modes_volume(hybrid, shares)
     if name in ("lenet5", "vgg11_bn"):
         assert found.volume_bytes == pytest.approx(counted, abs=1)
@@ -69,14 +73,14 @@ def test_shares_lie_as_they_are_counted(name, seed):
 @pytest.mark.parametrize("k", [2, 3])
 def test_never_worse_than_what_there_is_at_the_same_balance(name, k):
     graph, profile, settings = graph_of(name), count_flops(graph_of(name), BATCH), settings_of(name, k)
-    hypergraph, found = search_hybrid(graph, profile, settings, time_limit_s=1)
+    hypergraph, found = search(graph, profile, settings, time_limit_s=2)
     plan = place(graph, hypergraph, found, settings)
     assert plan.metrics.feasible
     assert found.bound_bytes is None or found.bound_bytes <= plan.metrics.training_volume_bytes
-    others = [("hybrid", "dataparallel"), *(("coarse", other) for other in ("layerwise", "incremental", "kahypar"))]
-    for grain, partitioner in others:
+    coarse = ("layerwise", "incremental", "horizontal", "kahypar", "local", "auto")
+    for grain, partitioner in (("hybrid", "dataparallel"), *(("coarse", other) for other in coarse)):
         given = replace(settings, grain=grain, partitioner=partitioner)
-        metrics = place(graph, *search(graph, profile, given), given).metrics
+        metrics = place(graph, *search(graph, profile, given, time_limit_s=1), given).metrics
         if metrics.feasible:
             assert plan.metrics.training_volume_bytes <= metrics.training_volume_bytes, partitioner
 
@@ -87,10 +91,10 @@ def test_same_seed_same_result():
         count_flops(graph_of("lenet5"), BATCH),
         settings_of("lenet5", 3, "local"),
     )
-    assert search_hybrid(graph, profile, settings) == search_hybrid(graph, profile, settings)
+    assert search(graph, profile, settings) == search(graph, profile, settings)
 
 
-def test_it_takes_a_coarse_placement():
+def test_it_takes_a_coarse_placement_and_never_falls_behind_it():
     graph, profile, settings = (
         graph_of("lenet5"),
         count_flops(graph_of("lenet5"), BATCH),
@@ -98,14 +102,14 @@ def test_it_takes_a_coarse_placement():
     )
     given = replace(settings, grain="coarse", partitioner="kahypar")
     coarse = search(graph, profile, given)
-    hypergraph, found = search_hybrid(graph, profile, settings, coarse=coarse)
+    hypergraph, found = search(graph, profile, settings, coarse=coarse)
     theirs = place(graph, *coarse, given).metrics.training_volume_bytes
     assert volume_bytes(hypergraph, found) <= theirs
 
 
 def test_one_part_moves_nothing():
     graph, profile = graph_of("lenet5"), count_flops(graph_of("lenet5"), BATCH)
-    hypergraph, found = search_hybrid(graph, profile, settings_of("lenet5", 1))
+    hypergraph, found = search(graph, profile, settings_of("lenet5", 1))
     assert volume_bytes(hypergraph, found) == found.bound_bytes == 0
 
 
@@ -137,9 +141,7 @@ def test_general_partitioners_take_it():
 def test_what_cannot_be_balanced_is_said():
     graph = graph_of("lenet5")
     with pytest.raises(BalanceError, match="raise --imbalance or lower --k"):
-        search_hybrid(
-            graph, count_flops(graph, 1), replace(settings_of("lenet5", 2, "local", 0.0), batch=1, fc="whole")
-        )
+        search(graph, count_flops(graph, 1), replace(settings_of("lenet5", 2, "local", 0.0), batch=1, fc="whole"))
 
 
 def test_hybrid_hypergraphs_of_one_row_block_cost_the_coarse_training_volume():

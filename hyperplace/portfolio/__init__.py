@@ -6,7 +6,18 @@ bytes. Everything runs in threads: the partitioners wait for a process, the loca
 """
 
 from hyperplace.portfolio.board import OnProgress
-from hyperplace.portfolio.names import BASELINES, NAMES, SYMMETRIC
-from hyperplace.portfolio.search import search
+from hyperplace.portfolio.candidate import Found
+from hyperplace.portfolio.names import BASELINES, NAMES, SYMMETRIC, only_grain
+from hyperplace.portfolio.search import check_name, search, search_grains
 
-__all__ = ["BASELINES", "NAMES", "SYMMETRIC", "OnProgress", "search"]
+__all__ = [
+    "BASELINES",
+    "NAMES",
+    "SYMMETRIC",
+    "Found",
+    "OnProgress",
+    "check_name",
+    "only_grain",
+    "search",
+    "search_grains",
+]

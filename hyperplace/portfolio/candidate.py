@@ -9,7 +9,8 @@ from hyperplace.values.arrays import Ints
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.partition import Partition, is_feasible, volume_bytes, work_per_part
 
-Owners = dict[str, Ints]  # layer -> the part of every filter
+Found = tuple[Hypergraph, Partition]
+Owners = dict[str, Ints]  # layer -> the part of every filter, or of every filter (line) and row (column)
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,10 @@ class Candidate:
     volume_bytes: int
     is_feasible: bool
 
+    @property
+    def found(self) -> Found:
+        return self.hypergraph, self.partition
+
 
 def judged(hypergraph: Hypergraph, found: Partition, imbalance: float) -> Candidate:
     """Return a partition with its cost, counted from scratch."""
@@ -30,14 +35,22 @@ def judged(hypergraph: Hypergraph, found: Partition, imbalance: float) -> Candid
 
 def cut(problem: Problem, owners: Owners, found_by: str) -> Candidate:
     """Return a known placement on blocks cut also where owners change; kernels stay with their filter's owner."""
-    cuts = {layer: {int(edge) + 1 for edge in np.flatnonzero(np.diff(owner))} for layer, owner in owners.items()}
-    hypergraph = problem.hypergraph(cuts)
+    cells = {layer: owner.reshape(len(owner), -1) for layer, owner in owners.items()}
+    cuts = {layer: set(_changes(owner)) for layer, owner in cells.items()}
+    hypergraph = problem.hypergraph(cuts, {row for owner in cells.values() for row in _changes(owner.T)})
     labels = hypergraph.labels
     assert labels is not None
     names = [labels.layers[number] for number in labels.layer_of]
-    part_of = [owners[name][start] for name, start in zip(names, labels.filter_start, strict=True)]
+    places = zip(names, labels.filter_start, np.maximum(labels.row_start, 0), strict=True)
+    part_of = [cells[name][start, min(row, cells[name].shape[1] - 1)] for name, start, row in places]
     found = Partition(np.array(part_of), problem.settings.k, found_by)
     return judged(hypergraph, found, problem.settings.imbalance)
+
+
+def _changes(owner: Ints) -> list[int]:
+    """Return the lines that differ from the one before."""
+    changed: list[int] = (np.flatnonzero((owner[1:] != owner[:-1]).any(axis=1)) + 1).tolist()
+    return changed
 
 
 def owners_of(candidate: Candidate) -> Owners:

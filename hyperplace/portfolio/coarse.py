@@ -23,12 +23,12 @@ MOST_EXACT_COLUMNS = 3000  # beyond this many (run, part) pairs HiGHS does not g
 SAFE = 1 - 1e-6  # of the limit, for shares of work that becomes rounded weights
 
 
-def coarse(problem: Problem, time_limit_s: float, on_progress: OnProgress) -> Candidate:
+def coarse(problem: Problem, stop: Stop, on_progress: OnProgress) -> Candidate:
     """Search until all have ended, one has proven its result, or the user interrupts; return the best."""
     refuse_the_impossible(problem)
     if problem.settings.k == 1:
         return _everything_on_one_part(problem)
-    board, stop = Board(problem, on_progress), Stop(time_limit_s)
+    board = Board(problem, on_progress)
     searches = _Searches(problem, board, stop)
     interrupted: KeyboardInterrupt | None = None
     try:

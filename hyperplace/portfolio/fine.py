@@ -6,37 +6,57 @@ from dataclasses import replace
 from hyperplace.errors import BalanceError, PartitionerError
 from hyperplace.portfolio.board import OnProgress
 from hyperplace.portfolio.candidate import Candidate, cut, judged, owners_of
-from hyperplace.portfolio.coarse import coarse
+from hyperplace.portfolio.lanes import Stop
 from hyperplace.portfolio.problem import Problem
 
+FEW_MOVES = 1_000_000  # at each heat, for a first look that takes seconds
 FINE_BLOCKS = (8, 12, 24)  # a few blocks per layer: a fine grid of more is slower and no better
 
 
-def fine(problem: Problem, time_limit_s: float, on_progress: OnProgress) -> Candidate:
-    """Return the best of them; an interrupt after the coarse search ends it with the best so far."""
-    start = coarse(problem.with_grain("coarse"), time_limit_s, on_progress)
-    # The coarse placement needs no finer grid than its own cuts.
-    found = [cut(problem.with_blocks(1), owners_of(start), start.partition.found_by)]
-    is_cut_short = start.partition.is_cut_short
-    most = problem.settings.blocks
+def fine(problem: Problem, coarse: Candidate, stop: Stop, on_progress: OnProgress) -> Candidate:
+    """Return the best of them; an interrupt ends the search with the best so far."""
+    search = FineSearch(problem, coarse, stop, on_progress)
     try:
-        for blocks in FINE_BLOCKS if problem.settings.k > 1 else ():
-            with suppress(BalanceError, PartitionerError):  # too coarse a grid, or the partitioner fails on it
-                found.append(_polished(problem.with_blocks(min(blocks, most or blocks))))
-            on_progress(f"best {_best(found).volume_bytes / 2**20:.1f} MiB")
+        search.run()
     except KeyboardInterrupt:
-        is_cut_short = True
-    best = _best(found)
-    return replace(best, partition=replace(best.partition, is_cut_short=is_cut_short, bound_bytes=None))
+        stop.tell(cut_short=True)
+    return search.result()
 
 
-def _polished(problem: Problem) -> Candidate:
-    from hyperplace.steps.partition.polish import polish
+class FineSearch:
+    """One grid after the other; the best result so far can be had at any time."""
+
+    def __init__(self, problem: Problem, coarse: Candidate, stop: Stop, on_progress: OnProgress) -> None:
+        self._problem, self._stop, self._on_progress = problem, stop, on_progress
+        # The coarse placement needs no finer grid than its own cuts.
+        start = cut(problem.with_blocks(1), owners_of(coarse), coarse.partition.found_by)
+        self._found, self._is_cut_short = [start], coarse.partition.is_cut_short
+
+    def glance(self) -> None:
+        """Polish the grids a little."""
+        self.run(FEW_MOVES)
+
+    def run(self, most_moves: int | None = None) -> None:
+        """Polish the grids until done or told to stop."""
+        most = self._problem.settings.blocks
+        for blocks in FINE_BLOCKS if self._problem.settings.k > 1 else ():
+            if self._stop.is_told():
+                return
+            with suppress(BalanceError, PartitionerError):  # too coarse a grid, or the partitioner fails on it
+                self._found.append(_polished(self._problem.with_blocks(min(blocks, most or blocks)), most_moves))
+            self._on_progress(f"best {self._best().volume_bytes / 2**20:.1f} MiB")
+
+    def result(self) -> Candidate:
+        best, is_cut_short = self._best(), self._is_cut_short or self._stop.is_told()
+        return replace(best, partition=replace(best.partition, is_cut_short=is_cut_short, bound_bytes=None))
+
+    def _best(self) -> Candidate:
+        return min((one for one in self._found if one.is_feasible), key=lambda one: one.volume_bytes)
+
+
+def _polished(problem: Problem, most_moves: int | None) -> Candidate:
+    from hyperplace.steps.partition.polish import MOST_MOVES, polish
 
     grid, imbalance = problem.hypergraph(), problem.settings.imbalance
-    start = problem.partition(grid, "kahypar")
-    return judged(grid, polish(grid, start, imbalance, seed=problem.settings.seed), imbalance)
-
-
-def _best(found: list[Candidate]) -> Candidate:
-    return min((one for one in found if one.is_feasible), key=lambda one: one.volume_bytes)
+    start, options = problem.partition(grid, "kahypar"), {"most_moves": most_moves or MOST_MOVES}
+    return judged(grid, polish(grid, start, imbalance, seed=problem.settings.seed, **options), imbalance)

@@ -19,6 +19,7 @@ class Stop:
         self._deadline = time.monotonic() + (time_limit_s or np.inf)
         self._is_told = threading.Event()
         self.is_cut_short = False
+        self.is_interrupted = False  # by Ctrl-C
 
     def tell(self, *, cut_short: bool) -> None:
         """End all work; `cut_short` where it might have found more."""
@@ -38,6 +39,13 @@ class Stop:
     def seconds_left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
+    def after(self) -> "Stop":
+        """Return the stop of a search after this one: without a limit, but over where this one was interrupted."""
+        stop = Stop(0.0)
+        if self.is_interrupted:
+            stop.tell(cut_short=True)
+        return stop
+
     def wait(self, seconds: float) -> bool:
         """Wait, less long if told to end; say whether that was so."""
         return self._is_told.wait(seconds)
@@ -47,12 +55,13 @@ def run_lanes(lanes: Sequence[Sequence[Task]], stop: Stop) -> None:
     """Run the lanes until all have ended or one was told to; a fault in one ends all and is raised here."""
     faults: list[BaseException] = []
     threads = [threading.Thread(target=_run, args=(lane, stop, faults), daemon=True) for lane in lanes]
-    for thread in threads:
-        thread.start()
     try:
+        for thread in threads:
+            thread.start()
         while any(thread.is_alive() for thread in threads) and not stop.wait(0.05):
             pass
     except KeyboardInterrupt:
+        stop.is_interrupted = True
         stop.tell(cut_short=True)
         raise
     if faults:

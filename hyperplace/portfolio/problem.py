@@ -1,12 +1,14 @@
 """What all searches of one placement are given: the graph, its costs, the settings, and the runs made of them."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from hyperplace.steps.build import build, build_runs
+from hyperplace.steps.build import build, build_hybrid_runs, build_runs
 from hyperplace.steps.partition import partition
 from hyperplace.values.graph import Graph
 from hyperplace.values.hypergraph import Hypergraph
+from hyperplace.values.modes import HybridRuns
 from hyperplace.values.partition import Partition
 from hyperplace.values.plan import Settings
 from hyperplace.values.profile import Profile
@@ -27,15 +29,21 @@ class Problem:
     def runs(self) -> Runs:
         return build_runs(self.graph, self.profile, fc=self.settings.fc)
 
+    @cached_property
+    def hybrid_runs(self) -> HybridRuns:
+        return build_hybrid_runs(self.graph, self.profile, fc=self.settings.fc)
+
     @property
     def limit(self) -> float:
         """The most work a part may have, in the unit of the runs."""
         return (1 + self.settings.imbalance) * self.runs.total_work / self.settings.k
 
-    def hypergraph(self, cuts: Cuts | None = None) -> Hypergraph:
+    def hypergraph(self, cuts: Cuts | None = None, row_cuts: Collection[int] = ()) -> Hypergraph:
         """Return the hypergraph of blocks, cut also where asked."""
         words = self.settings
-        return build(self.graph, self.profile, grain=words.grain, blocks=words.blocks, fc=words.fc, cuts=cuts)
+        rows = {"row_blocks": words.row_blocks, "row_cuts": row_cuts}
+        options = {"blocks": words.blocks, "fc": words.fc, "cuts": cuts, **rows}
+        return build(self.graph, self.profile, grain=words.grain, **options)  # type: ignore[arg-type]
 
     def partition(self, hypergraph: Hypergraph, name: str) -> Partition:
         """Return the partition that one of the partitioners that see only the hypergraph finds."""
@@ -45,5 +53,5 @@ class Problem:
     def with_grain(self, grain: str) -> "Problem":
         return replace(self, settings=replace(self.settings, grain=grain))
 
-    def with_blocks(self, blocks: int | None) -> "Problem":
-        return replace(self, settings=replace(self.settings, blocks=blocks))
+    def with_blocks(self, blocks: int | None, row_blocks: int = 1) -> "Problem":
+        return replace(self, settings=replace(self.settings, blocks=blocks, row_blocks=row_blocks))

@@ -15,8 +15,15 @@ def conditions(comparison: Comparison) -> str:
     blocks = "all" if comparison.blocks is None else comparison.blocks
     return (
         f"{comparison.model} (batch {comparison.batch}, costs {comparison.costs}, blocks {blocks}, "
-        f"fc {comparison.fc}, {comparison.parameter_bytes:,} parameter bytes)"
+        f"fc {comparison.fc}, {_hybrid_words(comparison)}{comparison.parameter_bytes:,} parameter bytes)"
     )
+
+
+def _hybrid_words(comparison: Comparison) -> str:
+    """Return what is asked of the hybrid grain, where it is not the default."""
+    rows = f"row blocks {comparison.row_blocks}, " if comparison.row_blocks != Comparison.row_blocks else ""
+    norms = f"batch norm {comparison.batch_norm}, " if comparison.batch_norm != Comparison.batch_norm else ""
+    return rows + norms
 
 
 def work_notes(comparison: Comparison) -> list[str]:

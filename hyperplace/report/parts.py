@@ -57,6 +57,8 @@ def proof_lines(plan: Plan) -> list[str]:
         lines[0] += f"; no balanced {which} moves less than {metrics.bound_bytes / MIB:.1f} MiB"
     if metrics.is_cut_short:
         lines.append("the search was cut short: another run may end elsewhere; --time-limit 0 runs it to the end")
+    if plan.settings.batch_norm == "per-shard" and plan.replicas:
+        lines.append("batch norms over split rows have the statistics of their own rows, unlike the unsplit model's")
     if metrics.found_by == "mtkahypar":
         lines.append("mtkahypar does not repeat its results: another run may end elsewhere")
     return lines

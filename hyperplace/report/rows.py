@@ -1,6 +1,6 @@
 """The rows of a comparison in reading order, with the label and the mark each one gets in a table."""
 
-from hyperplace.values.comparison import METHODS, Comparison, ComparisonRow
+from hyperplace.values.comparison import METHOD_NAMES, Comparison, ComparisonRow
 
 
 def ordered_rows(comparison: Comparison) -> list[ComparisonRow]:
@@ -11,7 +11,7 @@ def ordered_rows(comparison: Comparison) -> list[ComparisonRow]:
 def order_of(row: ComparisonRow) -> tuple[int, float, int, str, str]:
     """Return what rows are sorted by."""
     imbalance = -1.0 if row.imbalance is None else row.imbalance
-    place = METHODS.index(row.method) if row.method in METHODS else len(METHODS)
+    place = METHOD_NAMES.index(row.method) if row.method in METHOD_NAMES else len(METHOD_NAMES)
     return row.k, imbalance, place, row.method, row.partitioner
 
 

@@ -10,20 +10,32 @@ from hyperplace.errors import HyperplaceError
 from hyperplace.values.partition import balance_limit
 from hyperplace.values.plan import Plan, Settings
 
-METHODS = (
-    "layer-wise",
-    "filter-wise horizontal",
-    "filter-wise incremental",
-    "channel-wise incremental",
-    "coarse",
-    "fine",
-    "auto",
-    "auto fine",
-    "hybrid",
-    "data parallelism",
-)
-
 FIGURES = ("max_work", "min_work", "avg_work", "volume_bytes", "max_part_bytes", "training_volume_bytes")
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the comparison: a partitioner on a grain; `limited` where it obeys an imbalance."""
+
+    name: str
+    grain: str
+    partitioner: str
+    limited: bool = False
+
+
+METHODS = (
+    Method("layer-wise", "coarse", "layerwise"),
+    Method("filter-wise horizontal", "coarse", "horizontal"),
+    Method("filter-wise incremental", "coarse", "incremental"),
+    Method("channel-wise incremental", "fine", "incremental"),
+    Method("coarse", "coarse", "kahypar", limited=True),
+    Method("fine", "fine", "kahypar", limited=True),
+    Method("auto", "coarse", "auto", limited=True),
+    Method("auto fine", "fine", "auto", limited=True),
+    Method("hybrid", "hybrid", "auto", limited=True),
+    Method("data parallelism", "hybrid", "dataparallel"),
+)
+METHOD_NAMES = tuple(method.name for method in METHODS)
 
 
 @dataclass(frozen=True)
@@ -144,6 +156,8 @@ class Comparison:
     fc: str
     parameter_bytes: int
     rows: tuple[ComparisonRow, ...]
+    row_blocks: int = 8
+    batch_norm: str = "exact"
 
     def __post_init__(self) -> None:
         seen: set[tuple[object, ...]] = set()

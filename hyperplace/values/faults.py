@@ -116,6 +116,8 @@ def _metric_faults(plan: "Plan") -> Iterator[str]:
         yield f"its {what} move {total} bytes, but training_volume_bytes is {metrics.training_volume_bytes}"
     if len(metrics.parts) != plan.settings.k:
         yield f"it has metrics of {len(metrics.parts)} parts, but k={plan.settings.k}"
+    if plan.settings.grain == "auto":
+        yield "its grain is auto, but a plan is of one grain"
     if metrics.judges_training != (plan.settings.grain == "hybrid"):
         yield f"judges_training is {metrics.judges_training}, but the grain is {plan.settings.grain}"
 

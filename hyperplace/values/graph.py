@@ -6,7 +6,7 @@ Bytes, multiply-adds and shapes are for one row of the batch.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -122,6 +122,8 @@ class Layer:
     calls: tuple[Call, ...] = ()
     num_anchor_calls: int = 0  # how many of the calls come before the trailing ones
     reason: str = ""  # why it is placed whole
+    # Whether batch norms whose rows are apart tell each other their statistics; no part of a measurement's name.
+    exchanges_statistics: bool = field(default=True, repr=False)
 
     @property
     def parameter_bytes(self) -> int:
@@ -135,6 +137,8 @@ class Layer:
     @property
     def filter_statistics_bytes(self) -> int:
         """Return one message about one filter's batch norms where its rows are apart: two numbers per channel."""
+        if not self.exchanges_statistics:
+            return 0
         norms = [call for call in self.calls if call.op.startswith("aten.batch_norm.") and call.args[5]]
         channels = sum(call.shape[1] for call in norms)
         element_bytes = self.map_bytes * self.num_filters // _size(self.shape[1:]) if norms else 0
@@ -181,6 +185,10 @@ class Graph:
 
     def __getitem__(self, name: str) -> Layer:
         return self.layers[self.index_of[name]]
+
+    def without_statistics(self) -> "Graph":
+        """Return the graph whose batch norms keep their statistics to themselves where rows are apart."""
+        return replace(self, layers=tuple(replace(layer, exchanges_statistics=False) for layer in self.layers))
 
     @property
     def num_parameters(self) -> int:

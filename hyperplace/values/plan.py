@@ -8,7 +8,7 @@ them to the owner; in the hybrid grain the rows of a filter may have several own
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -21,14 +21,21 @@ Range = tuple[int, int]
 Ranges = tuple[Range, ...]
 
 GRAINS = ("coarse", "fine", "hybrid")
+AUTO = "auto"  # asked for: whichever grain moves least in training
 FC = ("neurons", "whole")
 COSTS = ("measured", "flops")
+BATCH_NORMS = ("exact", "per-shard")
+LATER = {"came_later": True}  # a field that older files lack
 PROVEN_GAP = 1e-3  # a volume this close to its bound counts as optimal
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked for; `blocks` None means one per filter, `row_blocks` are for the hybrid grain only."""
+    """What was asked for; `blocks` None means one per filter, `row_blocks` are for the hybrid grain only.
+
+    The grain may be "auto" until there is a plan, which is of one grain. `batch_norm` is for the hybrid grain: "exact"
+    makes batch norms over split rows exchange their statistics, "per-shard" lets each part have its own.
+    """
 
     model: str
     k: int
@@ -41,6 +48,7 @@ class Settings:
     fc: str = "neurons"
     seed: int = 0
     row_blocks: int = 8
+    batch_norm: str = field(default="exact", metadata=LATER)
 
     def __post_init__(self) -> None:
         if faults := list(self._faults()):
@@ -59,7 +67,13 @@ class Settings:
             yield f"row blocks {self.row_blocks} is less than 1; give --row-blocks 1 or more"
         if self.seed < 0:
             yield f"seed {self.seed} is negative; give --seed 0 or more"
-        for name, word, known in (("grain", self.grain, GRAINS), ("fc", self.fc, FC), ("costs", self.costs, COSTS)):
+        words = (
+            ("grain", self.grain, (*GRAINS, AUTO)),
+            ("fc", self.fc, FC),
+            ("costs", self.costs, COSTS),
+            ("batch norm", self.batch_norm, BATCH_NORMS),
+        )
+        for name, word, known in words:
             if word not in known:
                 yield f"{name} {word!r} is unknown; choose one of {', '.join(known)}"
 

@@ -22,6 +22,9 @@ FLOPS = ("--costs", "flops", "--k", "2")
         (("partition", "lenet5", "--blocks", "some"), 2, ["--blocks some"]),
         (("partition", "lenet5", "--grain", "sand"), 2, ["'sand'", "coarse, fine"]),
         (("partition", "lenet5", "--fc", "half"), 2, ["'half'", "neurons, whole"]),
+        (("partition", "lenet5", "--batch-norm", "odd"), 2, ["'odd'", "exact, per-shard"]),
+        (("compare", "lenet5", "--batch-norm", "odd"), 2, ["'odd'", "exact, per-shard"]),
+        (("train", "smallcnn", "--data", "synthetic", "--batch-norm", "odd"), 2, ["'odd'", "exact, per-shard"]),
         (("partition", "lenet5", "--costs", "gold"), 2, ["'gold'", "measured, flops"]),
         (("partition", "lenet5", "--partitioner", "oracle"), 2, ["'oracle'", "kahypar"]),
         (("partition", "lenet5", "--input", "1xx32"), 2, ["1xx32"]),
@@ -30,7 +33,7 @@ FLOPS = ("--costs", "flops", "--k", "2")
         (("partition", "lenet5", *FLOPS, "--from-partition", "nowhere.txt"), 1, ["nowhere.txt"]),
         (("partition", "lenet5", *FLOPS, "--profile", "nowhere.json"), 1, ["nowhere.json"]),
         (
-            ("partition", "lenet5", "--costs", "flops", "--k", "64", "--fc", "whole"),
+            ("partition", "lenet5", "--costs", "flops", "--k", "64", "--fc", "whole", "--grain", "coarse"),
             1,
             ["cannot be met", "alone weighs"],
         ),

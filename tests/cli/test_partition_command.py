@@ -70,7 +70,7 @@ def test_same_seed_same_files(run, tmp_path) -> None:
 
 
 def test_measured_costs_are_remembered(run, tmp_path) -> None:
-    options = ("partition", "lenet5", "--k", 2, "--json")
+    options = ("partition", "lenet5", "--k", 2, "--grain", "coarse", "--json")
     first = json.loads(run(*options, "--out", tmp_path / "a").out)
     again = json.loads(run(*options, "--out", tmp_path / "b").out)
     assert first["costs"] == "measured"
@@ -87,35 +87,39 @@ def test_a_model_from_a_file(run, tmp_path) -> None:
     layers = "nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3)"
     source = f"from torch import nn\ndef net():\n    return nn.Sequential({layers})\n"
     (tmp_path / "mine.py").write_text(source)
-    options = (
-        "--input",
-        "3x16x16",
-        "--k",
-        2,
-        "--costs",
-        "flops",
-        "--blocks",
-        "all",
-        "--json",
-        "--out",
-        tmp_path / "out",
-    )
-    ran = run("partition", f"{tmp_path / 'mine.py'}:net", *options)
+    options = ("--input", "3x16x16", "--k", 2, *QUICK, "--grain", "coarse", "--blocks", "all", "--json")
+    ran = run("partition", f"{tmp_path / 'mine.py'}:net", *options, "--out", tmp_path / "out")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["num_vertices"] == 3 + 8 + 8
 
 
-@pytest.mark.parametrize("grain", ["hybrid", "auto"])
-def test_hybrid_and_auto_say_how_layers_are_split(run, tmp_path, grain) -> None:
-    ran = run("partition", "lenet5", "--k", 2, "--grain", grain, *QUICK, "--out", tmp_path / "out")
+def test_batch_norms_per_shard_are_asked_for_and_kept(run, tmp_path) -> None:
+    options = ("partition", "blocksnet", "--k", 2, "--partitioner", "dataparallel", *QUICK, "--json")
+    exact = json.loads(run(*options, "--out", tmp_path / "exact").out)
+    own = json.loads(run(*options, "--batch-norm", "per-shard", "--out", tmp_path / "own").out)
+    assert own["training_volume_bytes"] == own["data_parallel_bytes"] < exact["training_volume_bytes"]
+    assert hyperplace.load_plan(tmp_path / "own/plan.json").settings.batch_norm == "per-shard"
+    assert "own rows" in run(*options[:-1], "--batch-norm", "per-shard", "--out", tmp_path / "own").out
+    wrong = run("train", tmp_path / "own/plan.json", "--batch-norm", "exact")
+    assert "was planned with other than --batch-norm exact" in wrong.err
+
+
+@pytest.mark.parametrize("asked", [("--grain", "hybrid"), ()])
+def test_hybrid_and_all_grains_say_how_layers_are_split(run, tmp_path, asked) -> None:
+    ran = run("partition", "lenet5", "--k", 2, *asked, *QUICK, "--out", tmp_path / "out")
     assert ran.code == 0
     assert "by rows" in ran.out
+    assert all(f"\n{grain} " in ran.out for grain in ("coarse", "fine") if not asked)
     assert "data parallelism" in ran.out
     assert hyperplace.load_plan(tmp_path / "out" / "plan.json").settings.grain == "hybrid"
 
 
-def test_auto_refuses_a_vector_of_one_grain(run, tmp_path) -> None:
-    (tmp_path / "v").write_text("0")
-    ran = run("partition", "lenet5", "--grain", "auto", "--from-partition", tmp_path / "v", "--out", tmp_path)
-    assert ran.code == 2
-    assert "--grain" in ran.err
+def test_a_vector_or_a_partitioner_by_name_is_for_one_grain_and_that_is_said(run, tmp_path) -> None:
+    options = ("partition", "lenet5", "--k", 2, *QUICK)
+    ran = run(*options, "--partitioner", "incremental", "--out", tmp_path / "a")
+    assert "--partitioner incremental is for one grain, coarse unless --grain says otherwise" in ran.err
+    assert hyperplace.load_plan(tmp_path / "a/plan.json").settings.grain == "coarse"
+    ran = run(*options, "--from-partition", tmp_path / "a/partition.txt", "--out", tmp_path / "b")
+    assert "a partition vector is for one grain, coarse" in ran.err
+    assert ran.code == 0
+    assert "is for one grain" not in run(*options, "--grain", "coarse", "--out", tmp_path / "c").err

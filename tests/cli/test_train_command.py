@@ -57,7 +57,8 @@ def test_a_model_is_planned_trained_and_resumed(run, tmp_path) -> None:
 
 def test_a_plan_file_is_trained_as_it_is(run, tmp_path) -> None:
     planned = tmp_path / "planned"
-    assert run("partition", "lenet5", "--k", 2, "--costs", "flops", "--batch", 16, "--out", planned).code == 0
+    options = ("--k", 2, "--grain", "coarse", "--costs", "flops", "--batch", 16)
+    assert run("partition", "lenet5", *options, "--out", planned).code == 0
     options = ("--data", "synthetic", "--images", 32, "--epochs", 1, "--schedule", "sync", "--out", tmp_path / "out")
     ran = run("train", planned / "plan.json", *options)
     assert ran.code == 0, ran.err

@@ -42,6 +42,14 @@ def test_reads_back_what_it_wrote() -> None:
     assert plan_text(parse_plan(plan_text(plan), "plan.json")) == plan_text(plan)
 
 
+def test_a_plan_from_before_there_was_a_choice_of_batch_norms_is_exact() -> None:
+    data = json.loads(plan_text(small_plan()))
+    del data["settings"]["batch_norm"]
+    assert parse_plan(json.dumps(data), "p.json") == small_plan()
+    per_shard = replace(small_plan(), settings=replace(small_plan().settings, batch_norm="per-shard"))
+    assert parse_plan(plan_text(per_shard), "p.json") == per_shard
+
+
 @pytest.mark.parametrize("length", [0, 1, 20, 200, 700])
 def test_a_truncated_plan_is_refused(length: int) -> None:
     with pytest.raises(FileError, match=r"^p\.json: not a plan file, or cut short"):
@@ -72,6 +80,8 @@ def _delete(*path: Any) -> Callable[[Any], None]:
         (_set("hyperplace", to="profile"), "not a plan file"),
         (_set("version", to=0), "plan version 0 cannot be read, only 3"),
         (_delete("layers"), "plan has no 'layers'"),
+        (_delete("settings", "seed"), "plan.settings has no 'seed'"),
+        (_set("settings", "batch_norm", to="odd"), "batch norm 'odd' is unknown; choose one of exact, per-shard"),
         (_set("surprise", to=1), "plan has an unknown entry 'surprise'"),
         (_set("settings", "k", to="2"), 'plan.settings.k must be int, not "2"'),
         (_set("settings", "k", to=True), "plan.settings.k must be int, not true"),

@@ -40,12 +40,14 @@ class State(NamedTuple):
     load: Floats
 
 
-def polish(hypergraph: Hypergraph, found: Partition, imbalance: float, *, seed: int = 0) -> Partition:
-    """Return a partition at least as good as a balanced one, within the same imbalance."""
+def polish(
+    hypergraph: Hypergraph, found: Partition, imbalance: float, *, seed: int = 0, most_moves: int = MOST_MOVES
+) -> Partition:
+    """Return a partition at least as good as a balanced one, within the same imbalance; `most_moves` at each heat."""
     nets = _nets(hypergraph, balance_limit(hypergraph.total_weight, found.num_parts, imbalance))
     average_bytes = volume_bytes(hypergraph, found) / found.num_parts
     best = np.array(found.part_of)
-    num_moves = min(MOST_MOVES, MOVES_PER_VERTEX * hypergraph.num_vertices)
+    num_moves = min(most_moves, MOVES_PER_VERTEX * hypergraph.num_vertices)
     for heat in HEATS:
         _anneal(nets, _state(nets, replace(found, part_of=best)), best, average_bytes * heat, num_moves, seed)
     return replace(found, part_of=best)

@@ -10,8 +10,11 @@ from hyperplace.values.ranges import Mask, ranges_of
 
 
 def replicas(layer: Layer, assignment: Assignment) -> tuple[Replica, ...]:
-    """Return a replica per part and owner, where the layer has anything to exchange."""
-    if not (layer.filter_parameter_bytes or layer.filter_statistics_bytes):
+    """Return a replica per part and owner, where the layer has parameters, buffers or statistics.
+
+    Also where nothing is exchanged, so that buffers and frozen weights have one owner.
+    """
+    if not (layer.parameters or layer.filter_statistics_bytes):
         return ()
     owner_of_pattern, parts_of_pattern = _owners(assignment)
     found = []

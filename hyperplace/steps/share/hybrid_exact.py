@@ -47,7 +47,7 @@ class _Part:
         return {column: times for column in (self.by_filters[run], self.by_rows[run]) if column >= 0}
 
 
-class HybridSearch:
+class HybridProgram:
     """One program, ready to be solved once; `cancel` ends it from another thread."""
 
     def __init__(self, hybrid: HybridRuns, num_parts: int, limit: float, *, seed: int = 0, threads: int = 1) -> None:

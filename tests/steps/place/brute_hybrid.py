@@ -45,13 +45,14 @@ def expected_activations(graph, plan):
 
 
 def expected_replicas(graph, plan):
-    """Return {(layer, part, owner): (filters, parameter bytes, statistics bytes)} of all that must be exchanged."""
+    """Return {(layer, part, owner): (filters, parameter bytes, statistics bytes)} of all that has copies."""
     found = {}
     for layer, planned in zip(graph.layers, plan.layers, strict=True):
         owner = cells_of(planned, plan.settings.batch)
         trained = sum(p.num_bytes for p in layer.parameters if p.trained)
-        norms = sum("batch_norm" in call.op for call in layer.calls)
-        if not (trained or norms):
+        is_exact = plan.settings.batch_norm == "exact"
+        norms = sum("batch_norm" in call.op for call in layer.calls) if is_exact else 0
+        if not (layer.parameters or norms):
             continue
         for f, parts in enumerate(owner.tolist()):
             rows = Counter(parts)

@@ -6,9 +6,11 @@ from functools import cache
 
 import numpy as np
 import pytest
+import torch
 from brute_hybrid import cells_of, expected_activations, expected_replicas, training_bytes
 from brute_place import filters_in
 from test_place_laws import SIDES
+from torch import nn
 
 from hyperplace.errors import HyperplaceError
 from hyperplace.models import ZOO, load_model
@@ -54,6 +56,48 @@ def test_laws_of_a_hybrid_plan(name, fc):
         partition = random_partition(h, k)
         plan = place(graph, h, partition, settings_of(name, k))
         check(graph, h, partition, plan)
+
+
+@pytest.mark.parametrize("name", ["vgg11_bn", "resnet18", "blocksnet"])
+def test_batch_norms_that_keep_their_statistics_cost_nothing(name):
+    exact, graph = graph_of(name), graph_of(name).without_statistics()
+    profile = count_flops(graph, BATCH)
+    h = build(graph, profile, grain="hybrid", blocks=BLOCKS, row_blocks=ROW_BLOCKS)
+    partition = random_partition(h, 3)
+    plan = place(graph, h, partition, replace(settings_of(name, 3), batch_norm="per-shard"))
+    check(graph, h, partition, plan)
+    theirs = place(exact, hypergraph_of(name), partition, settings_of(name, 3))
+    assert {replica.statistics_bytes for replica in plan.replicas} == {0}
+    assert [replace(replica, statistics_bytes=0) for replica in theirs.replicas] == list(plan.replicas)
+    saved = theirs.metrics.training_volume_bytes - plan.metrics.training_volume_bytes
+    assert saved == sum(4 * replica.statistics_bytes for replica in theirs.replicas) > 0
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("tracks", [True, False])
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_whatever_has_state_or_statistics_has_copies(affine, tracks, exchanges):
+    """A batch norm that is a layer of its own, with and without parameters, buffers and messages."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = nn.Conv2d(1, 2, 1), nn.Conv2d(1, 2, 1)
+            self.norm = nn.BatchNorm2d(4, affine=affine, track_running_stats=tracks)
+
+        def forward(self, x):
+            return self.norm(torch.cat([self.one(x), self.two(x)], 1))
+
+    graph = capture(Net(), torch.zeros(BATCH, 1, 2, 2))
+    graph = graph if exchanges else graph.without_statistics()
+    h = build(graph, count_flops(graph, BATCH), grain="hybrid", blocks=BLOCKS, row_blocks=ROW_BLOCKS)
+    starts = np.unique(h.labels.row_start)
+    partition = Partition(np.searchsorted(starts, h.labels.row_start), ROW_BLOCKS)
+    settings = replace(settings_of("net", ROW_BLOCKS), batch_norm="exact" if exchanges else "per-shard")
+    plan = place(graph, h, partition, settings)
+    check(graph, h, partition, plan)
+    norm = graph.layers[-1].name
+    assert any(replica.layer == norm for replica in plan.replicas) == (affine or tracks or exchanges)
 
 
 def check(graph, h, partition, plan):

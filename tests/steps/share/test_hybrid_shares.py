@@ -12,7 +12,7 @@ from hyperplace.steps.build import build_hybrid_runs
 from hyperplace.steps.capture import capture
 from hyperplace.steps.profile.flops import count_flops
 from hyperplace.steps.share.hybrid_annealing import Schedule
-from hyperplace.steps.share.hybrid_exact import HybridSearch
+from hyperplace.steps.share.hybrid_exact import HybridProgram
 from hyperplace.steps.share.hybrid_local import problem_of, search_modes, state_of
 from hyperplace.steps.share.hybrid_moves import anneal, move, seed_moves, take_back
 from hyperplace.steps.share.hybrid_starts import data_parallel, pipeline
@@ -55,7 +55,7 @@ def test_searches_against_trying_everything(shape, seed):
     best = best_of_all_ways(hybrid, limit)
     starts = [data_parallel(hybrid, 2), pipeline(hybrid, 2, limit)]
     local = search_modes(hybrid, limit, starts, num_moves=20_000, num_restarts=8)
-    exact = HybridSearch(hybrid, 2, limit).run()
+    exact = HybridProgram(hybrid, 2, limit).run()
     assert exact.bound_bytes <= best * (1 + 1e-3) + 1
     if np.isinf(best):
         assert local is None
@@ -72,7 +72,7 @@ def test_the_exact_program_accepts_a_start(shape):
     limit = limit_of(hybrid.runs, 2, 0.5)
     start = search_modes(hybrid, limit, [pipeline(hybrid, 2, limit)], num_moves=5000, num_restarts=4)
     if start is not None:
-        found = HybridSearch(hybrid, 2, limit).run(start=start)
+        found = HybridProgram(hybrid, 2, limit).run(start=start)
         assert found.is_complete
         assert found.bound_bytes <= modes_volume(hybrid, start) * (1 + 1e-3) + 1
 

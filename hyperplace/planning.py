@@ -1,0 +1,222 @@
+"""From a model to its plan: capture -> profile -> build -> partition -> place.
+
+Every function here takes finished values and returns a new one; `run` does the whole chain and keeps everything in
+between, with the seconds each step took.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hyperplace.errors import FileError, UsageError
+from hyperplace.files.profile import cache_path, parse_profile, profile_text
+from hyperplace.files.write import read_text, write_text
+from hyperplace.portfolio import Found, OnProgress, check_name, only_grain, search, search_grains
+from hyperplace.steps.build import build
+from hyperplace.steps.partition import partition as _partition
+from hyperplace.values.graph import Graph
+from hyperplace.values.hypergraph import Hypergraph
+from hyperplace.values.partition import Partition
+from hyperplace.values.plan import AUTO, COSTS, Plan, Settings
+from hyperplace.values.profile import Profile
+
+if TYPE_CHECKING:
+    from torch import nn
+
+OnLayer = Callable[[int, int, str], None]  # done, total, name
+T = TypeVar("T")
+
+
+def capture(model: "nn.Module", sample: Any) -> Graph:
+    """Return the layers of a model for a sample input: a tensor of shape (rows, channels, ...) or a tuple of them."""
+    from hyperplace.steps.capture import capture as step
+
+    return step(model, sample)
+
+
+def graph_for(settings: Settings, model: "nn.Module", sample: Any) -> Graph:
+    """Return the captured model as the settings want it planned."""
+    graph = capture(model, sample)
+    return graph.without_statistics() if settings.batch_norm == "per-shard" else graph
+
+
+def profile(
+    graph: Graph,
+    *,
+    costs: str = "measured",
+    batch: int = 32,
+    device: str = "cpu",
+    threads: int | None = None,
+    use_cache: bool = True,
+    on_layer: OnLayer | None = None,
+) -> Profile:
+    """Return what every layer costs for a batch: measured here (and remembered), or counted FLOPs."""
+    if batch < 1:
+        raise UsageError(f"batch {batch} is less than 1; give the rows of a mini-batch")
+    if costs not in COSTS:
+        raise UsageError(f"costs {costs!r} are unknown; choose one of {', '.join(COSTS)}")
+    if costs == "flops":
+        from hyperplace.steps.profile.flops import count_flops
+
+        return count_flops(graph, batch)
+    return _measured(graph, batch, device, threads, use_cache=use_cache, on_layer=on_layer)
+
+
+def _measured(
+    graph: Graph, batch: int, device: str, threads: int | None, *, use_cache: bool, on_layer: OnLayer | None
+) -> Profile:
+    from hyperplace.steps.profile.measure import measure
+
+    path = cache_path(graph, batch, device, threads)
+    if use_cache and path.exists():
+        with suppress(FileError):  # a broken cache is worth no more than none
+            return parse_profile(read_text(path), str(path))
+    measured = measure(graph, batch, device=device, threads=threads, on_layer=on_layer)
+    with suppress(FileError):  # a cache that cannot be written only costs the next run its time
+        write_text(path, profile_text(measured))
+    return measured
+
+
+def partition(
+    hypergraph: Hypergraph, k: int, imbalance: float, *, partitioner: str = "kahypar", seed: int = 0
+) -> Partition:
+    """Return a partition of the hypergraph into k parts, none heavier than (1 + imbalance) x the average."""
+    return _partition(hypergraph, k, imbalance, partitioner=partitioner, seed=seed)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Everything one run made, from the graph to the plan, and the seconds of each step.
+
+    Where all grains were tried, `others` are those that move more, the best first, and `refused` says why any of them
+    has no placement.
+    """
+
+    graph: Graph
+    profile: Profile
+    hypergraph: Hypergraph
+    partition: Partition
+    plan: Plan
+    seconds: dict[str, float] = field(compare=False)
+    others: "tuple[Placement, ...]" = ()
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def run(
+    model: "nn.Module",
+    sample: Any,
+    settings: Settings,
+    *,
+    given_profile: Profile | None = None,
+    read_partition: Callable[[Hypergraph], Partition] | None = None,
+    time_limit_s: float = 20.0,
+    on_layer: OnLayer | None = None,
+    on_progress: OnProgress = lambda text: None,
+) -> Placement:
+    """Take a model all the way to its plan.
+
+    `given_profile` replaces the profile step; `read_partition` replaces the partitioner and may name another k. For
+    `time_limit_s` and `on_progress` see portfolio.search. For grain "auto" see settled.
+    """
+    if read_partition is None:
+        check_name(settings.partitioner)
+    settings, clock = settled(settings), Clock()
+    graph = clock.timed("capture", lambda: graph_for(settings, model, sample))
+    costs = given_profile or clock.timed(
+        "profile", lambda: profile(graph, costs=settings.costs, batch=settings.batch, on_layer=on_layer)
+    )
+    if read_partition:
+        blocks, rows = settings.blocks, settings.row_blocks
+        hypergraph = build(graph, costs, grain=settings.grain, blocks=blocks, fc=settings.fc, row_blocks=rows)
+        found = read_partition(hypergraph)
+        return _placed(graph, costs, (hypergraph, found), replace(settings, k=found.num_parts), clock)
+    watch = {"time_limit_s": time_limit_s, "on_progress": on_progress}
+    return _searched(graph, costs, settings, clock, watch)
+
+
+def settled(settings: Settings) -> Settings:
+    """Return the settings with one grain where only one can be meant.
+
+    That is so for whatever sees only a hypergraph: a partition from a file, a general partitioner, a baseline.
+    """
+    grain = only_grain(settings.partitioner)
+    return replace(settings, grain=grain) if grain and settings.grain == AUTO else settings
+
+
+def _searched(graph: Graph, costs: Profile, settings: Settings, clock: "Clock", watch: dict[str, Any]) -> Placement:
+    """Return the best placement of the settings' grain, or of all."""
+    if settings.grain == AUTO:
+        grains = clock.timed("partition", lambda: search_grains(graph, costs, settings, **watch))
+        return _best_of(graph, costs, grains, settings, clock)
+    found = clock.timed("partition", lambda: search(graph, costs, settings, **watch))
+    return _placed(graph, costs, found, settings, clock)
+
+
+def _placed(graph: Graph, costs: Profile, found: Found, settings: Settings, clock: "Clock") -> Placement:
+    from hyperplace.steps.place import place as place_step
+
+    plan = clock.timed("place", lambda: place_step(graph, *found, settings))
+    return Placement(graph, costs, *found, plan, clock.seconds)
+
+
+def _best_of(
+    graph: Graph, costs: Profile, grains: dict[str, Found | str], settings: Settings, clock: "Clock"
+) -> Placement:
+    """Return the placement of the grain that moves least in training, with the others beside it."""
+    placements = [
+        _placed(graph, costs, found, replace(settings, grain=grain), clock)
+        for grain, found in grains.items()
+        if not isinstance(found, str)
+    ]
+    best, *others = sorted(placements, key=lambda placement: placement.plan.metrics.training_volume_bytes)
+    refused = {grain: reason for grain, reason in grains.items() if isinstance(reason, str)}
+    return replace(best, others=tuple(others), refused=refused)
+
+
+def place(
+    model: "nn.Module",
+    sample: Any,
+    *,
+    k: int = 4,
+    imbalance: float = 0.1,
+    grain: str = "auto",
+    partitioner: str = "auto",
+    costs: str = "flops",
+    batch: int = 32,
+    blocks: int | None = 64,
+    fc: str = "neurons",
+    seed: int = 0,
+    row_blocks: int = 8,
+    batch_norm: str = "exact",
+    time_limit_s: float = 20.0,
+) -> Plan:
+    """Return the plan that places a model on k parts, with its metrics.
+
+    Grain "auto" tries coarse, fine and hybrid, and takes the one that moves least in training. Batch norm "per-shard"
+    saves what batch norms over split rows exchange, at the price of statistics that are not the unsplit model's.
+
+    >>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
+    """
+    words = (grain, partitioner, costs, batch, blocks, fc, seed, row_blocks, batch_norm)
+    settings = Settings(type(model).__name__, k, imbalance, *words)
+    return run(model, sample, settings, time_limit_s=time_limit_s).plan
+
+
+def place_graph(graph: Graph, costs: Profile, settings: Settings, *, time_limit_s: float = 20.0) -> Plan:
+    """Return the plan of a model that is captured and profiled already."""
+    return _searched(graph, costs, settled(settings), Clock(), {"time_limit_s": time_limit_s}).plan
+
+
+class Clock:
+    """The seconds of named steps."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def timed(self, step: str, work: Callable[[], T]) -> T:
+        start = time.perf_counter()
+        result = work()
+        self.seconds[step] = time.perf_counter() - start
+        return result

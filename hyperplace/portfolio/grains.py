@@ -1,0 +1,71 @@
+"""All grains of one placement: the coarse one first, since the others begin with it, then the others side by side.
+
+The fine grain takes by far the longest and seldom wins: it gets a first look, and the rest only where that promises
+something.
+"""
+
+from contextlib import suppress
+
+from hyperplace.errors import BalanceError, PartitionerError
+from hyperplace.portfolio.board import OnProgress
+from hyperplace.portfolio.candidate import Candidate
+from hyperplace.portfolio.coarse import coarse
+from hyperplace.portfolio.fine import FineSearch
+from hyperplace.portfolio.hybrid import HybridSearch
+from hyperplace.portfolio.lanes import Stop, run_lanes
+from hyperplace.portfolio.problem import Problem
+
+PROMISING = 1.5  # of the hybrid volume; training moves about twice the forward volume
+
+Grains = dict[str, Candidate | str]  # grain -> its best placement, or why there is none
+
+
+def all_grains(problem: Problem, time_limit_s: float, on_progress: OnProgress) -> Grains:
+    """Return what there is of every grain; the coarse and the hybrid search have half of the time each.
+
+    Where no grain has anything the coarse one's error is raised. Ctrl-C ends the search with what there is.
+    """
+    stop, found = Stop(time_limit_s / 2), Grains()
+    fault: BalanceError | PartitionerError | None = None
+    try:
+        found["coarse"] = coarse(problem.with_grain("coarse"), stop, _named("coarse", on_progress))
+    except (BalanceError, PartitionerError) as refused:
+        fault, found["coarse"] = refused, str(refused)  # rows may still be split
+    if stop.is_interrupted:
+        found |= dict.fromkeys(("fine", "hybrid"), "the search was interrupted before")
+    else:
+        found |= _other_grains(problem, found["coarse"], time_limit_s / 2, on_progress)
+    if fault and not any(isinstance(one, Candidate) for one in found.values()):
+        raise fault
+    return found
+
+
+def _other_grains(problem: Problem, start: Candidate | str, time_limit_s: float, on_progress: OnProgress) -> Grains:
+    stop, found = Stop(0.0), Grains(fine="it begins with a coarse placement, and there is none")
+    known = start if isinstance(start, Candidate) else None
+    hybrid = HybridSearch(problem.with_grain("hybrid"), known, time_limit_s, stop, _named("hybrid", on_progress))
+    fine = FineSearch(problem.with_grain("fine"), known, stop, _named("fine", on_progress)) if known else None
+    with suppress(KeyboardInterrupt):
+        run_lanes([[hybrid.run], *([[fine.glance]] if fine else [])], stop)
+        if fine and not stop.is_told() and _is_promising(fine, hybrid):
+            run_lanes([[fine.run]], stop)
+    hybrid.cancel()
+    if fine:
+        found["fine"] = fine.result()
+    try:
+        found["hybrid"] = hybrid.result()
+    except BalanceError as refused:
+        found["hybrid"] = str(refused)
+    return found
+
+
+def _is_promising(fine: FineSearch, hybrid: HybridSearch) -> bool:
+    """Say whether a longer look at the fine grain may make it the best."""
+    try:
+        return 2 * fine.result().volume_bytes < PROMISING * hybrid.result().volume_bytes
+    except BalanceError:
+        return True
+
+
+def _named(grain: str, on_progress: OnProgress) -> OnProgress:
+    return lambda text: on_progress(f"{grain}: {text}")
