@@ -161,3 +161,27 @@ def test_in_flight_runs_repeat_to_the_bit():
                 trainer.step(x, y)
             states.append(trainer.state_dict())
     assert largest_difference(*states) == 0
+
+
+@pytest.mark.parametrize("how", ["dataparallel", "scattered"])
+def test_batch_norms_per_shard_see_their_own_rows_only(how):
+    """Plain torch on each half is the reference of data parallelism; scattered pieces must move as planned."""
+    net, graph = small()
+    graph = graph.without_statistics()
+    ((x, y),) = batches(4)
+    plan = planned(graph, "hybrid", 2, how, blocks=1 if how == "dataparallel" else 3, row_blocks=2)
+    halves = copy.deepcopy(net)
+    optimizer = sgd(halves.parameters())
+    first = halves(x[:2])
+    after_first = copy.deepcopy(halves.state_dict())  # its statistics are those of part 0, which owns the weights
+    loss = F.cross_entropy(torch.cat((first, halves(x[2:]))), y)
+    loss.backward()
+    optimizer.step()
+    with trainer_of(graph, plan, net, F.cross_entropy) as trainer:
+        found = trainer.step(x, y).item()
+        assert trainer.moved_bytes() == predicted_bytes(plan)
+        assert not any(replica.statistics_bytes for replica in plan.replicas)
+        if how == "dataparallel":
+            assert found == pytest.approx(loss.item(), rel=1e-12)
+            buffers = {name: after_first[name] for name, _ in halves.named_buffers()}
+            assert largest_difference(trainer.state_dict(), halves.state_dict() | buffers) < 1e-12
