@@ -27,6 +27,8 @@ PLANS = (
     ("incremental", "coarse", "incremental"),
     ("coarse auto", "coarse", "auto"),
     ("fine auto", "fine", "auto"),
+    ("hybrid auto", "hybrid", "auto"),
+    ("data parallelism", "hybrid", "dataparallel"),
 )
 
 
