@@ -12,17 +12,20 @@ if TYPE_CHECKING:
 
 def conditions(comparison: Comparison) -> str:
     """Return what all rows have in common."""
+    return f"{comparison.model} ({shared_conditions(comparison)}, {comparison.parameter_bytes:,} parameter bytes)"
+
+
+def shared_conditions(comparison: Comparison) -> str:
+    """Return what rows of other models may have in common too."""
     blocks = "all" if comparison.blocks is None else comparison.blocks
-    return (
-        f"{comparison.model} (batch {comparison.batch}, costs {comparison.costs}, blocks {blocks}, "
-        f"fc {comparison.fc}, {_hybrid_words(comparison)}{comparison.parameter_bytes:,} parameter bytes)"
-    )
+    words = f"batch {comparison.batch}, costs {comparison.costs}, blocks {blocks}, fc {comparison.fc}"
+    return words + _hybrid_words(comparison)
 
 
 def _hybrid_words(comparison: Comparison) -> str:
     """Return what is asked of the hybrid grain, where it is not the default."""
-    rows = f"row blocks {comparison.row_blocks}, " if comparison.row_blocks != Comparison.row_blocks else ""
-    norms = f"batch norm {comparison.batch_norm}, " if comparison.batch_norm != Comparison.batch_norm else ""
+    rows = f", row blocks {comparison.row_blocks}" if comparison.row_blocks != Comparison.row_blocks else ""
+    norms = f", batch norm {comparison.batch_norm}" if comparison.batch_norm != Comparison.batch_norm else ""
     return rows + norms
 
 

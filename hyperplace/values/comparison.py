@@ -140,6 +140,11 @@ class ComparisonRow:
     def max_times_k(self) -> int:
         return self.max_work * self.k
 
+    @property
+    def training_over_data_parallel(self) -> float:
+        """Return the training volume as a multiple of what data parallelism moves: its weights and gradients."""
+        return self.training_volume_bytes / self.data_parallel_bytes if self.data_parallel_bytes else float("nan")
+
     def meets(self, imbalance: float) -> bool:
         """Return whether there is a result whose heaviest part stays within this limit."""
         return self.has_figures and self.max_work <= balance_limit(round(self.avg_work * self.k), self.k, imbalance)
