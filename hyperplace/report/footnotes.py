@@ -48,6 +48,8 @@ def volume_notes(comparison: Comparison) -> list[str]:
         "Most per part is what the busiest part sends and receives forward. "
         "Data parallelism moves 2 (k - 1) x the parameter bytes per iteration; training MiB is compared with it.",
     ]
+    if any(row.grain == "hybrid" and row.bound_bytes for row in comparison.rows):
+        notes.append("The bound of the hybrid grain holds among placements that split each layer one way.")
     if comparison.model == MODEL and comparison.batch == BATCH:
         notes.append(
             "The thesis's volume leaves out what goes from the first convolution to the second; "

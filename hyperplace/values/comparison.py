@@ -60,7 +60,7 @@ class ComparisonRow:
     note: str = ""
     work_unit: str = ""
     found_by: str = ""  # who won, where several searched
-    bound_bytes: int | None = None  # no balanced placement of this grain moves less: see judged_bytes
+    bound_bytes: int | None = None  # see judged_bytes, and Metrics
     has_figures: bool = True  # False: the method failed, the note says why, and its figures are all 0
 
     def __post_init__(self) -> None:
