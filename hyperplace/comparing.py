@@ -33,16 +33,19 @@ def compare(
     time_limit_s: float = 20.0,
     name: str = "",
     on_layer: OnLayer | None = None,
-    on_row: Callable[[ComparisonRow], None] | None = None,
+    on_row: Callable[[Comparison], None] = lambda so_far: None,
 ) -> Comparison:
-    """Return what every method needs for every k and imbalance: the thesis's tables with our numbers."""
+    """Return what every method needs for every k and imbalance: the thesis's tables with our numbers.
+
+    `on_row` is called with all rows so far whenever there is another one.
+    """
     name = name or type(model).__name__
     if unknown := sorted(set(methods) - set(METHOD_NAMES)):
         raise UsageError(f"method {unknown[0]!r} is unknown; choose among {', '.join(METHOD_NAMES)}")
     common = Settings(name, 1, 0.0, "coarse", "auto", costs, batch, blocks, fc, seed, row_blocks, batch_norm)
     graph = graph_for(common, model, sample)
     costed = profile(graph, costs=costs, batch=batch, on_layer=on_layer)
-    rows = []
+    made = Comparison(name, batch, costs, blocks, fc, graph.parameter_bytes, (), row_blocks, batch_norm)
     for num_parts in k:
         coarse: dict[float, Found] = {}  # by imbalance, for the grains that begin with it
         for method in (method for method in METHODS if method.name in methods):
@@ -53,11 +56,9 @@ def compare(
                 row, found = compare_row(method, graph, costed, settings, time_limit_s, coarse=start)
                 if found and method.name == "auto":
                     coarse[limit] = found
-                rows.append(row)
-                if on_row:
-                    on_row(row)
-    words = (graph.parameter_bytes, tuple(rows), row_blocks, batch_norm)
-    return Comparison(name, batch, costs, blocks, fc, *words)
+                made = replace(made, rows=(*made.rows, row))
+                on_row(made)
+    return made
 
 
 def compare_row(

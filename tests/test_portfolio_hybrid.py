@@ -5,6 +5,8 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from hyperplace.errors import BalanceError, UsageError
 from hyperplace.models import ZOO, load_model
@@ -105,6 +107,19 @@ def test_it_takes_a_coarse_placement_and_never_falls_behind_it():
     hypergraph, found = search(graph, profile, settings, coarse=coarse)
     theirs = place(graph, *coarse, given).metrics.training_volume_bytes
     assert volume_bytes(hypergraph, found) <= theirs
+
+
+def test_a_layer_cut_both_ways_may_move_less_than_the_bound_which_says_so():
+    """One convolution on four parts: by rows three copies of the weights, by filters three of the input."""
+    graph = capture(nn.Conv2d(8, 8, 1, bias=False), torch.zeros(BATCH, 8, 1, 2))
+    profile, settings = count_flops(graph, BATCH), settings_of("conv", 4, "exact", 0.0)
+    found = search(graph, profile, settings)
+    plan = place(graph, *found, settings)
+    assert plan.metrics.training_volume_bytes == plan.metrics.bound_bytes == 3 * 512
+    assert plan.metrics.verdict == "optimal among placements that split each layer one way (proven)"
+    owner = 2 * (np.arange(8) >= 4)[:, None] + (np.arange(BATCH) >= BATCH // 2)[None, :]
+    both = cut(Problem(graph, profile, settings).with_blocks(1), {layer.name: owner for layer in graph.layers}, "hand")
+    assert (both.volume_bytes, both.is_feasible) == (2 * 512, True)
 
 
 def test_one_part_moves_nothing():

@@ -43,7 +43,7 @@ SPARE = (
     "max ",
     "training",
 )
-RATIOS = ("max_over_min", "max_over_avg", "max_times_k")
+RATIOS = ("max_over_min", "max_over_avg", "max_times_k", "training_over_data_parallel")
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ def comparison_markdown(comparison: Comparison, command: str) -> str:
     return text
 
 
-def comparison_csv(comparison: Comparison) -> str:
+def comparison_csv(*comparisons: Comparison) -> str:
     """Return every row with every digit: bytes, work in the row's own unit, then the thesis's figures."""
-    lines = [_record(row, comparison) for row in ordered_rows(comparison)]
+    lines = [_record(row, comparison) for comparison in comparisons for row in ordered_rows(comparison)]
     text = io.StringIO()
     writer = csv.DictWriter(text, _csv_columns(), lineterminator="\n")
     writer.writeheader()

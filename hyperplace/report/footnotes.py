@@ -12,17 +12,20 @@ if TYPE_CHECKING:
 
 def conditions(comparison: Comparison) -> str:
     """Return what all rows have in common."""
+    return f"{comparison.model} ({shared_conditions(comparison)}, {comparison.parameter_bytes:,} parameter bytes)"
+
+
+def shared_conditions(comparison: Comparison) -> str:
+    """Return what rows of other models may have in common too."""
     blocks = "all" if comparison.blocks is None else comparison.blocks
-    return (
-        f"{comparison.model} (batch {comparison.batch}, costs {comparison.costs}, blocks {blocks}, "
-        f"fc {comparison.fc}, {_hybrid_words(comparison)}{comparison.parameter_bytes:,} parameter bytes)"
-    )
+    words = f"batch {comparison.batch}, costs {comparison.costs}, blocks {blocks}, fc {comparison.fc}"
+    return words + _hybrid_words(comparison)
 
 
 def _hybrid_words(comparison: Comparison) -> str:
     """Return what is asked of the hybrid grain, where it is not the default."""
-    rows = f"row blocks {comparison.row_blocks}, " if comparison.row_blocks != Comparison.row_blocks else ""
-    norms = f"batch norm {comparison.batch_norm}, " if comparison.batch_norm != Comparison.batch_norm else ""
+    rows = f", row blocks {comparison.row_blocks}" if comparison.row_blocks != Comparison.row_blocks else ""
+    norms = f", batch norm {comparison.batch_norm}" if comparison.batch_norm != Comparison.batch_norm else ""
     return rows + norms
 
 
@@ -45,6 +48,8 @@ def volume_notes(comparison: Comparison) -> list[str]:
         "Most per part is what the busiest part sends and receives forward. "
         "Data parallelism moves 2 (k - 1) x the parameter bytes per iteration; training MiB is compared with it.",
     ]
+    if any(row.grain == "hybrid" and row.bound_bytes for row in comparison.rows):
+        notes.append("The bound of the hybrid grain holds among placements that split each layer one way.")
     if comparison.model == MODEL and comparison.batch == BATCH:
         notes.append(
             "The thesis's volume leaves out what goes from the first convolution to the second; "

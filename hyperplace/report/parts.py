@@ -51,9 +51,7 @@ def proof_lines(plan: Plan) -> list[str]:
     metrics = plan.metrics
     lines = [f"{metrics.verdict}, found by {metrics.found_by}" if metrics.found_by else metrics.verdict]
     if metrics.bound_bytes:
-        which = f"{plan.settings.grain} placement" + (
-            " that splits each layer one way" if metrics.judges_training else ""
-        )
+        which = "such placement" if metrics.is_bound_one_way else f"{plan.settings.grain} placement"
         lines[0] += f"; no balanced {which} moves less than {metrics.bound_bytes / MIB:.1f} MiB"
     if metrics.is_cut_short:
         lines.append("the search was cut short: another run may end elsewhere; --time-limit 0 runs it to the end")

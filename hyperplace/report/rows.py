@@ -44,9 +44,10 @@ def mark(row: ComparisonRow, comparison: Comparison) -> str:
 
 
 def _is_best(row: ComparisonRow, limit: float, comparison: Comparison) -> bool:
-    volumes = [other.training_volume_bytes for other in comparison.rows if other.k == row.k and _competes(other, limit)]
-    return _competes(row, limit) and row.training_volume_bytes == min(volumes)
+    volumes = [other.training_volume_bytes for other in comparison.rows if other.k == row.k and competes(other, limit)]
+    return competes(row, limit) and row.training_volume_bytes == min(volumes)
 
 
-def _competes(row: ComparisonRow, limit: float) -> bool:
+def competes(row: ComparisonRow, limit: float) -> bool:
+    """Return whether a row counts under a limit: it was made for it and meets it, or it has none and happens to."""
     return row.meets(limit) if row.imbalance is None else row.imbalance == limit and bool(row.feasible)

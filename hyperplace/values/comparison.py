@@ -60,7 +60,7 @@ class ComparisonRow:
     note: str = ""
     work_unit: str = ""
     found_by: str = ""  # who won, where several searched
-    bound_bytes: int | None = None  # no balanced placement of this grain moves less: see judged_bytes
+    bound_bytes: int | None = None  # see judged_bytes, and Metrics
     has_figures: bool = True  # False: the method failed, the note says why, and its figures are all 0
 
     def __post_init__(self) -> None:
@@ -139,6 +139,11 @@ class ComparisonRow:
     @property
     def max_times_k(self) -> int:
         return self.max_work * self.k
+
+    @property
+    def training_over_data_parallel(self) -> float:
+        """Return the training volume as a multiple of what data parallelism moves: its weights and gradients."""
+        return self.training_volume_bytes / self.data_parallel_bytes if self.data_parallel_bytes else float("nan")
 
     def meets(self, imbalance: float) -> bool:
         """Return whether there is a result whose heaviest part stays within this limit."""

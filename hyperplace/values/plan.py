@@ -200,7 +200,8 @@ class Metrics:
 
     volume_bytes are the activations and partial sums of the forward pass. training_volume_bytes are these, their
     gradients, and what replicas cost. The coarse and the fine grain minimise the first, the hybrid one the second
-    (`judges_training`), and bound_bytes is about what is minimised.
+    (`judges_training`), and bound_bytes is about what is minimised. The hybrid grain's bound holds among placements
+    that split each layer one way, by filters or by rows; one that cuts a layer both ways may move less.
     """
 
     work_unit: str
@@ -212,7 +213,7 @@ class Metrics:
     data_parallel_bytes: int  # 2 (k - 1) x parameter bytes
     feasible: bool
     found_by: str = ""  # the partitioner whose result this is
-    bound_bytes: int | None = None  # no balanced placement of this grain moves less
+    bound_bytes: int | None = None  # no balanced placement of this grain moves less (hybrid: that splits one way)
     is_cut_short: bool = False  # a time limit or an interrupt ended the search
     judges_training: bool = False
 
@@ -242,12 +243,20 @@ class Metrics:
 
     @property
     def verdict(self) -> str:
-        """Say how good the placement is known to be."""
+        """Say how good the placement is known to be, and among which."""
         if not self.feasible:
             return "over the limit"
         if self.gap is None or (not self.bound_bytes and self.judged_bytes):
             return "no bound"
-        return "optimal (proven)" if self.gap <= PROVEN_GAP else f"within {self.gap:.1%} of the best possible"
+        among = " among placements that split each layer one way" if self.is_bound_one_way else ""
+        if self.gap <= PROVEN_GAP:
+            return f"optimal{among} (proven)"
+        return f"within {self.gap:.1%} of the best possible{among}"
+
+    @property
+    def is_bound_one_way(self) -> bool:
+        """Say whether placements that cut a layer both ways may move less than the bound."""
+        return self.judges_training and self.judged_bytes > 0
 
     @property
     def max_over_min(self) -> float:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from hyperplace import comparing
 from hyperplace.files.hypergraph import read_hypergraph
 
 KAHYPAR = ("--costs", "flops", "--partitioner", "kahypar")
@@ -41,6 +42,30 @@ def test_compare_writes_tables_and_a_plot(run, tmp_path) -> None:
     lines = (tmp_path / "comparison.csv").read_text().splitlines()
     assert len(lines) == 1 + 2 * (2 + 2 * 2), "two methods without a limit, two with two limits each, for two k"
     assert "hyperplace compare lenet5 --k 2,4" in (tmp_path / "comparison.md").read_text()
+
+
+def test_compare_of_several_models_is_one_table_written_row_by_row(run, tmp_path, monkeypatch) -> None:
+    options = ("--k", "2,3", "--methods", "layer-wise,filter-wise incremental", "--blocks", 4, "--row-blocks", 4)
+    ran = run("compare", "lenet5,blocksnet", *options, "--out", tmp_path)
+    assert ran.code == 0, ran.err
+    assert {path.name for path in tmp_path.glob("overview.*")} == {"overview.txt", "overview.md", "overview.csv"}
+    assert len((tmp_path / "overview.csv").read_text().splitlines()) == 1 + 2 * 2 * 2
+    assert "row blocks 4" in ran.out
+
+    found = comparing.compare_row
+
+    def killed(method, graph, costs, settings, *arguments, **options):
+        if settings.model == "alexnet":
+            raise KeyboardInterrupt
+        return found(method, graph, costs, settings, *arguments, **options)
+
+    monkeypatch.setattr(comparing, "compare_row", killed)
+    assert run("compare", "zoo", *options[:3], "layer-wise", "--out", tmp_path / "zoo").code == 130
+    lines = (tmp_path / "zoo/overview.csv").read_text().splitlines()[1:]
+    assert [line.split(",")[0] for line in lines] == ["lenet5", "lenet5", "smallcnn", "smallcnn"], "nothing is lost"
+    assert len((tmp_path / "zoo/overview.md").read_text().split("\n| ")) == 2 + 1 + 4
+    wrong = run("compare", "lenet5,blocksnet", "--input", "1x32x32", "--out", tmp_path)
+    assert (wrong.code, "--input is for one model" in wrong.err) == (2, True)
 
 
 def test_models_lists_the_zoo(run) -> None:

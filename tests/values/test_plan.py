@@ -118,3 +118,21 @@ def test_ratios_of_metrics():
     assert (metrics.total_work, metrics.max_over_avg, metrics.max_times_k) == (4, 9 / 4, 9)
     assert metrics.max_over_min == float("inf")
     assert replace(metrics, parts=(replace(PART, work=0),)).max_over_avg == 1
+
+
+@pytest.mark.parametrize(
+    ("bound", "is_hybrid", "verdict"),
+    [
+        (100, False, "optimal (proven)"),
+        (80, False, "within 25.0% of the best possible"),
+        (104, True, "optimal among placements that split each layer one way (proven)"),
+        (80, True, "within 30.0% of the best possible among placements that split each layer one way"),
+        (None, True, "no bound"),
+    ],
+)
+def test_a_verdict_claims_no_more_than_is_proven(bound, is_hybrid, verdict):
+    metrics = replace(GOOD.metrics, bound_bytes=bound, judges_training=is_hybrid)
+    assert metrics.verdict == verdict
+    assert replace(metrics, feasible=False).verdict == "over the limit"
+    nothing = replace(metrics, volume_bytes=0, training_volume_bytes=0, bound_bytes=0)
+    assert nothing.verdict == "optimal (proven)", "whatever the grain"
