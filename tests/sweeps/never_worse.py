@@ -7,10 +7,11 @@ is there already is not run again, and a loss ends in exit code 1.
     python tests/sweeps/never_worse.py results/never-worse.csv [model ...]
 """
 
-import csv
 import sys
 import time
 from pathlib import Path
+
+from sweep_rows import append_row, read_rows
 
 from hyperplace.errors import HyperplaceError
 from hyperplace.models import ZOO, load_model
@@ -29,7 +30,7 @@ MIB = 2**20
 
 
 def main(path, names):
-    done = {(row["model"], int(row["k"])): row["verdict"] for row in _rows(path)}
+    done = {(row["model"], int(row["k"])): row["verdict"] for row in read_rows(path)}
     for name in names:
         graph = profile = None
         for k in (2, 4, 8, 16, 32):
@@ -41,8 +42,7 @@ def main(path, names):
                 profile = count_flops(graph, 32)
             row = case(name, graph, profile, k)
             done[name, k] = row["verdict"]
-            _append(path, row)
-            print(*row.values(), flush=True)
+            append_row(path, row)
     return int("LOSS" in done.values())
 
 
@@ -78,19 +78,6 @@ def _best(hypergraph, k, name, seeds):
         if is_feasible(work_per_part(hypergraph, found), 0.1):
             volumes.append(volume_bytes(hypergraph, found) / MIB)
     return min(volumes)
-
-
-def _rows(path):
-    return list(csv.DictReader(path.open())) if path.exists() else []
-
-
-def _append(path, row):
-    is_new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)
 
 
 if __name__ == "__main__":

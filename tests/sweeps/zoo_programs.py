@@ -8,7 +8,6 @@ above 1e-9 ends in exit code 1.
     python tests/sweeps/zoo_programs.py results/zoo-programs.csv [model ...]
 """
 
-import csv
 import sys
 from itertools import product
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch.nn import functional as F
 sys.path.insert(0, str(Path(__file__).parents[1] / "steps" / "generate"))
 
 from program_cases import largest_difference, planned, predicted_bytes, trainer_of
+from sweep_rows import append_row, read_rows
 from test_zoo_programs import case
 
 from hyperplace.models import ZOO
@@ -33,7 +33,7 @@ BLOCKS = {"coarse": 8, "fine": 4, "hybrid": 2}
 
 
 def main(path, names):
-    rows = list(csv.DictReader(path.open())) if path.exists() else []
+    rows = read_rows(path)
     done = {(row["model"], row["grain"], int(row["k"]), row["partitioner"]) for row in rows}
     is_wrong = any(_is_wrong(row) for row in rows)
     for name in names:
@@ -41,8 +41,7 @@ def main(path, names):
             if (name, grain, k, how) not in done:
                 row = _row(name, grain, k, how)
                 is_wrong |= _is_wrong(row)
-                _append(path, row)
-                print(*row.values(), flush=True)
+                append_row(path, row)
         case.cache_clear()
     return int(is_wrong)
 
@@ -62,15 +61,6 @@ def _row(name, grain, k, how):
 def _is_wrong(row):
     largest = max(float(row["loss_difference"]), float(row["state_difference"]))
     return not largest < 1e-9 or str(row["bytes_as_planned"]) != "True"
-
-
-def _append(path, row):
-    is_new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)
 
 
 if __name__ == "__main__":
