@@ -135,6 +135,10 @@ def _summary(placement: "Placement", folder: Path) -> dict[str, Any]:
         "max_over_avg": metrics.max_over_avg,
         "volume_bytes": metrics.volume_bytes,
         "training_volume_bytes": metrics.training_volume_bytes,
+        "moved_bytes": [
+            {"way": way, "source": source, "target": target, "bytes": num_bytes}
+            for (way, source, target), num_bytes in sorted(placement.plan.moved_bytes.items())
+        ],
         "data_parallel_bytes": metrics.data_parallel_bytes,
         "num_messages": len(placement.plan.messages),
         "feasible": metrics.feasible,

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from hyperplace.report.maplines import MapLine, map_lines
 from hyperplace.report.palette import part_color
+from hyperplace.report.parts import traffic
 from hyperplace.report.tables import MIB
 from hyperplace.report.work import work_scale
 from hyperplace.values.partition import balance_limit
@@ -145,9 +146,10 @@ def _draw_work(axes: "Axes", plan: Plan) -> None:
 
 def _draw_received(axes: "Axes", plan: Plan) -> None:
     k = plan.settings.k
-    received = [part.received_bytes / MIB for part in plan.metrics.parts]
+    received = [num_bytes / MIB for num_bytes in traffic(plan)[1]]
     axes.bar(range(k), received, color=_colors(k), width=0.8)
-    _finish(axes, k, "Received per part and mini-batch, forward (MiB)", 1.1 * max(received))
+    when = "in training" if plan.metrics.judges_training else "forward"
+    _finish(axes, k, f"Received per part and mini-batch, {when} (MiB)", 1.1 * max(received))
     axes.set_xlabel("part", fontsize=9)
 
 

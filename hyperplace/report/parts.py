@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import RenderableType
 
-COLUMNS = ("parameters", "activations", "memory", "sent", "received")
+COLUMNS = {"parameters": "parameter", "activations": "activation", "memory": "memory"}
+
+TRAINING_NOTE = "sent and received: in a training iteration, with gradients, and weights of split rows"
 
 
 def parts_table(plan: Plan) -> "pd.DataFrame":
@@ -26,11 +28,28 @@ def parts_table(plan: Plan) -> "pd.DataFrame":
     table = pd.DataFrame({"part": range(len(parts))})
     table["work %"] = [100 * part.work / total if total else 0.0 for part in parts]
     table[f"work {scale.name}"] = [scale.of(part.work, unit) for part in parts]
-    for name in COLUMNS:
-        table[f"{name} MiB"] = [getattr(part, _field(name)) / MIB for part in parts]
+    for name, field in COLUMNS.items():
+        table[f"{name} MiB"] = [getattr(part, f"{field}_bytes") / MIB for part in parts]
+    sent, received = traffic(plan)
+    table["sent MiB"] = [num_bytes / MIB for num_bytes in sent]
+    table["received MiB"] = [num_bytes / MIB for num_bytes in received]
     table["messages out"] = [part.num_sent for part in parts]
     table["messages in"] = [part.num_received for part in parts]
     return table
+
+
+def traffic(plan: Plan) -> tuple[list[int], list[int]]:
+    """Return the bytes every part sends and receives, of a training iteration if the plan was judged by that.
+
+    Otherwise those of the forward pass.
+    """
+    if not plan.metrics.judges_training:
+        return [part.sent_bytes for part in plan.metrics.parts], [part.received_bytes for part in plan.metrics.parts]
+    sent, received = [0] * plan.settings.k, [0] * plan.settings.k
+    for (_, source, target), num_bytes in plan.moved_bytes.items():
+        sent[source] += num_bytes
+        received[target] += num_bytes
+    return sent, received
 
 
 def render_parts(plan: Plan) -> "RenderableType":
@@ -43,6 +62,7 @@ def render_parts(plan: Plan) -> "RenderableType":
         TerminalTable(parts_table(plan), spare=("messages", "activations")),
         Text(balance_line(plan), style=style),
         *(Text(line) for line in proof_lines(plan)),
+        *([Text(TRAINING_NOTE)] if plan.metrics.judges_training else []),
     )
 
 
@@ -72,7 +92,3 @@ def balance_line(plan: Plan) -> str:
         return f"{balance}, within the limit of {1 + settings.imbalance:g}"
     which = f"part {over[0]} is" if len(over) == 1 else f"parts {part_list(over)} are"
     return f"{balance}, over the limit of {1 + settings.imbalance:g}: {which} too heavy"
-
-
-def _field(column: str) -> str:
-    return {"parameters": "parameter_bytes", "activations": "activation_bytes"}.get(column, f"{column}_bytes")

@@ -7,6 +7,7 @@ them to the owner; in the hybrid grain the rows of a filter may have several own
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -297,3 +298,22 @@ class Plan:
     def messages(self) -> "tuple[Transfer | Reduction, ...]":
         """Return every message of the forward pass."""
         return (*self.transfers, *self.reductions)
+
+    @cached_property
+    def moved_bytes(self) -> Counter[tuple[str, int, int]]:
+        """What one mini-batch of training moves, by ("forward", "backward", "gradients" or "weights", source, target).
+
+        Statistics of batch norms over split rows go forward and backward; the model's outputs, on their way to the
+        loss, are not counted.
+        """
+        moved: Counter[tuple[str, int, int]] = Counter()
+        for message in self.messages:
+            moved["forward", message.source, message.target] += message.num_bytes
+            moved["backward", message.target, message.source] += message.num_bytes * message.learns
+        for replica in self.replicas:
+            for source, target in ((replica.part, replica.owner), (replica.owner, replica.part)):
+                moved["forward", source, target] += replica.statistics_bytes
+                moved["backward", source, target] += replica.statistics_bytes
+            moved["gradients", replica.part, replica.owner] += replica.parameter_bytes
+            moved["weights", replica.owner, replica.part] += replica.parameter_bytes
+        return +moved

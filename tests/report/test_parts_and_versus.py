@@ -1,5 +1,5 @@
 import pytest
-from report_examples import MIB, check_golden, coarse_plan, fine_plan, layer, plan, printed, row, settings
+from report_examples import MIB, check_golden, coarse_plan, fine_plan, hybrid_plan, layer, plan, printed, row, settings
 
 from hyperplace.report import parts_table, render_parts, render_versus, versus_table
 from hyperplace.report.versus import better_lines
@@ -24,6 +24,16 @@ def test_a_row_per_part_with_its_own_figures():
     assert table["sent MiB"].tolist() == pytest.approx([97.5, 1000 / MIB, 0])
     assert table["received MiB"].sum() == pytest.approx(table["sent MiB"].sum())
     assert (table["messages out"].tolist(), table["messages in"].tolist()) == ([3, 1, 0], [0, 2, 2])
+
+
+def test_parts_of_a_plan_that_splits_rows_send_and_receive_all_that_training_moves():
+    found = hybrid_plan()
+    table = parts_table(found)
+    assert table["sent MiB"].sum() == pytest.approx(found.metrics.training_volume_bytes / MIB)
+    for replica in found.replicas:
+        assert table["sent MiB"][replica.part] >= replica.parameter_bytes / MIB
+        assert table["received MiB"][replica.owner] >= replica.parameter_bytes / MIB
+    assert "in a training iteration" in printed(render_parts(found), 100)
 
 
 def test_the_parts_as_promised_text():

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "steps" / "generate"))
 
-from program_cases import largest_difference, planned, predicted_bytes, trainer_of
+from program_cases import largest_difference, planned, trainer_of
 from sweep_rows import append_row, read_rows
 from test_zoo_programs import case
 
@@ -54,7 +54,7 @@ def _row(name, grain, k, how):
     with trainer_of(graph, plan, net, F.cross_entropy) as trainer:
         found = abs(trainer.step(x, y).item() - loss)
         state = largest_difference(trainer.state_dict(), after.state_dict())
-        is_planned = trainer.moved_bytes() == predicted_bytes(plan)
+        is_planned = trainer.moved_bytes() == plan.moved_bytes
     return dict(zip(COLUMNS, (name, grain, k, how, f"{found:.1e}", f"{state:.1e}", is_planned), strict=True))
 
 

@@ -1,7 +1,6 @@
 """Plans of small models, their programs, and the plain loop they must equal."""
 
 import copy
-from collections import Counter
 
 import numpy as np
 import torch
@@ -61,22 +60,6 @@ def plain_step(model, inputs, target, loss, optimizer=sgd):
     value.backward()
     stepper.step()
     return value.item(), model
-
-
-def predicted_bytes(plan):
-    """Return the plan's bytes by (way, source, target), for one mini-batch of training."""
-    moved = Counter()
-    for message in plan.messages:
-        moved["forward", message.source, message.target] += message.num_bytes
-        if message.learns:
-            moved["backward", message.target, message.source] += message.num_bytes
-    for replica in plan.replicas:
-        for source, target in ((replica.part, replica.owner), (replica.owner, replica.part)):
-            for way in ("forward", "backward"):
-                moved[way, source, target] += replica.statistics_bytes
-        moved["gradients", replica.part, replica.owner] += replica.parameter_bytes
-        moved["weights", replica.owner, replica.part] += replica.parameter_bytes
-    return +moved
 
 
 def largest_difference(one, other):

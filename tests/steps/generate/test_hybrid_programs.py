@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from capture_models import MODELS, captured, model
-from program_cases import flat, largest_difference, plain_step, planned, predicted_bytes, sgd, trainer_of, wavy_loss
+from program_cases import flat, largest_difference, plain_step, planned, sgd, trainer_of, wavy_loss
 from test_zoo_programs import case
 from torch import nn
 from torch.nn import functional as F
@@ -33,7 +33,7 @@ def test_every_way_channels_flow(name):
         with trainer_of(graph, plan, net, wavy_loss) as trainer:
             assert trainer.step(*inputs, None).item() == pytest.approx(loss, rel=1e-9, abs=1e-9)
             assert largest_difference(trainer.state_dict(), after.state_dict()) < 1e-9
-            assert trainer.moved_bytes() == predicted_bytes(plan)
+            assert trainer.moved_bytes() == plan.moved_bytes
 
 
 @pytest.mark.parametrize("name", ZOO)
@@ -45,7 +45,7 @@ def test_zoo_models_split_by_rows_equal_plain_ones(name):
         with trainer_of(graph, plan, net, F.cross_entropy) as trainer:
             assert trainer.step(x, y).item() == pytest.approx(loss, rel=1e-9, abs=1e-9)
             assert largest_difference(trainer.state_dict(), after.state_dict()) < 1e-9
-            assert trainer.moved_bytes() == predicted_bytes(plan)
+            assert trainer.moved_bytes() == plan.moved_bytes
     case.cache_clear()
 
 
@@ -179,7 +179,7 @@ def test_batch_norms_per_shard_see_their_own_rows_only(how):
     optimizer.step()
     with trainer_of(graph, plan, net, F.cross_entropy) as trainer:
         found = trainer.step(x, y).item()
-        assert trainer.moved_bytes() == predicted_bytes(plan)
+        assert trainer.moved_bytes() == plan.moved_bytes
         assert not any(replica.statistics_bytes for replica in plan.replicas)
         if how == "dataparallel":
             assert found == pytest.approx(loss.item(), rel=1e-12)

@@ -2,7 +2,7 @@
 
 import pytest
 from capture_models import MODELS, captured, model
-from program_cases import largest_difference, plain_step, planned, predicted_bytes, trainer_of, wavy_loss
+from program_cases import largest_difference, plain_step, planned, trainer_of, wavy_loss
 
 UNTRAINABLE = {"in_place_then_read_again"}  # plain torch refuses its backward pass, too
 NAMES = sorted(set(MODELS) - UNTRAINABLE)
@@ -20,4 +20,4 @@ def test_every_way_channels_flow(name, grain):
             found = trainer.step(*inputs, None)
             assert found.item() == pytest.approx(loss, rel=1e-9, abs=1e-9)
             assert largest_difference(trainer.state_dict(), after.state_dict()) < 1e-9
-            assert trainer.moved_bytes() == predicted_bytes(plan)
+            assert trainer.moved_bytes() == plan.moved_bytes

@@ -114,6 +114,7 @@ def check(graph, h, partition, plan):
     assert len(copies) == len(plan.replicas)
     assert metrics.training_volume_bytes == volume_bytes(h, partition) == training_bytes(graph, sent, copies)
     assert metrics.volume_bytes == sum(sent.values())
+    assert sum(plan.moved_bytes.values()) == metrics.training_volume_bytes
     assert metrics.work_per_part == tuple(work_per_part(h, partition).tolist())
     held = sum(part.parameter_bytes for part in metrics.parts)
     assert held == graph.parameter_bytes + sum(r.parameter_bytes for r in plan.replicas)
