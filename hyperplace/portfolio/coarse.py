@@ -9,7 +9,7 @@ import numpy as np
 from hyperplace.portfolio.board import Board, OnProgress, credited
 from hyperplace.portfolio.candidate import Candidate, judged
 from hyperplace.portfolio.lanes import Stop, Task, run_lanes
-from hyperplace.portfolio.limits import nothing_found, refuse_the_impossible
+from hyperplace.portfolio.limits import SAFE, nothing_found, refuse_the_impossible
 from hyperplace.portfolio.names import BASELINES
 from hyperplace.portfolio.problem import Problem
 from hyperplace.values.partition import Partition
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 FEW_PARTS = 4  # up to here the exact program usually ends
 MOST_EXACT_COLUMNS = 3000  # beyond this many (run, part) pairs HiGHS does not get anywhere in the time there is
-SAFE = 1 - 1e-6  # of the limit, for shares of work that becomes rounded weights
 
 
 def coarse(problem: Problem, stop: Stop, on_progress: OnProgress) -> Candidate:

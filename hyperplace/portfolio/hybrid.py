@@ -15,6 +15,7 @@ from hyperplace.errors import BalanceError, PartitionerError
 from hyperplace.portfolio.board import OnProgress
 from hyperplace.portfolio.candidate import Candidate, cut, judged, owners_of
 from hyperplace.portfolio.lanes import Stop, run_lanes
+from hyperplace.portfolio.limits import SAFE
 from hyperplace.portfolio.names import BASELINES
 from hyperplace.portfolio.problem import Problem
 from hyperplace.steps.share.arrange import counted
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 STARTS = ("layerwise", "incremental", "kahypar")  # coarse placements to begin with
 MOST_EXACT_PARTS, MOST_EXACT_SHARES = 4, 300  # beyond, in (run, part) pairs, HiGHS proves little in any short time
-SAFE = 1 - 1e-6  # of the limit, for shares of work that becomes rounded weights
 
 
 def hybrid(

@@ -7,6 +7,8 @@ from hyperplace.portfolio.names import BASELINES
 from hyperplace.portfolio.problem import Problem
 from hyperplace.values.partition import balance_limit, max_over_avg, work_per_part
 
+SAFE = 1 - 1e-6  # of the limit, for shares of work that becomes rounded weights
+
 
 def refuse_the_impossible(problem: Problem) -> None:
     """Say which piece cannot be placed at all: a filter, or a layer that is never split."""

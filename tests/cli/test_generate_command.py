@@ -42,7 +42,7 @@ def test_same_plan_same_text(run, plan: Path, tmp_path: Path) -> None:
 def test_a_model_of_ones_own_must_be_given(run, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     spec, out = f"{tmp_path / 'mine.py'}:net", tmp_path / "out"
-    options = ("--input", "3x16x16", "--k", 2, "--costs", "flops", "--time-limit", 2, "--out", out)
+    options = ("--input", "3x16x16", "--k", 2, "--grain", "coarse", "--costs", "flops", "--out", out)
     assert run("partition", spec, *options).code == 0
     refused = run("generate", out / "plan.json")
     assert refused.code == 2

@@ -8,21 +8,26 @@ extension would need a compiler on the user's machine.
 """
 # ruff: noqa: NPY002 - compiled code draws from numba's own generator, which is seeded through the old names
 
-from functools import partial
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from hyperplace.steps.share.compiled import (
+    Schedule,
+    below,
+    cooled,
+    delist,
+    draw_near,
+    draw_run,
+    enlist,
+    entry,
+    inlined,
+    open_part,
+)
 from hyperplace.values.arrays import Floats, Ints
 
 CLOSE, EXCHANGE, ALONG = 0.1, 0.02, 0.2  # chances of the kinds of moves; the others shift a single run
 CHAIN = 0.3  # chance that a shift is followed by another one
-
-# Problem and State are some 140 words to pass on, which costs more than most of these functions do: so they all go into
-# their caller. Only what Python calls is cached and gets wrappers; to build them for all takes seconds.
-inlined = partial(numba.njit, error_model="numpy", forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-entry = partial(numba.njit, error_model="numpy", cache=True)
 
 
 class Problem(NamedTuple):
@@ -46,19 +51,10 @@ class State(NamedTuple):
     received: Floats  # [run, part]: the bytes of the run that the part must receive
     load: Floats  # [part]
     totals: Floats  # volume, overload
-    parts_of: Ints  # [run]: how many parts hold filters of it, then which, in no order
-    runs_on: Ints  # [part]: how many runs it holds filters of, then which
-    places: Ints  # [run, part]: where the part stands in parts_of, and the run in runs_on
+    parts_of: Ints  # these three as in compiled.py
+    runs_on: Ints
+    places: Ints
     shifts: Ints  # of the present move: how many, then run, source, target, amount of each
-
-
-class Schedule(NamedTuple):
-    """Temperature (bytes) and price of overload (bytes per work), at the start and at the end."""
-
-    hot: float
-    cold: float
-    cheap: float
-    dear: float
 
 
 @inlined()
@@ -98,26 +94,6 @@ def put(problem: Problem, state: State, run: int, part: int, count: int) -> None
 
 
 @inlined()
-def enlist(state: State, run: int, part: int) -> None:
-    """Note that the part now has filters of the run."""
-    last_part, last_run = state.parts_of[run, 0] + 1, state.runs_on[part, 0] + 1
-    state.parts_of[run, 0], state.runs_on[part, 0] = last_part, last_run
-    state.parts_of[run, last_part], state.runs_on[part, last_run] = part, run
-    state.places[run, part, 0], state.places[run, part, 1] = last_part, last_run
-
-
-@inlined()
-def delist(state: State, run: int, part: int) -> None:
-    """Note that the part has no more filters of the run: the last of each list takes its place."""
-    hole_in_parts, hole_in_runs = state.places[run, part, 0], state.places[run, part, 1]
-    last_part, last_run = state.parts_of[run, state.parts_of[run, 0]], state.runs_on[part, state.runs_on[part, 0]]
-    state.parts_of[run, hole_in_parts], state.runs_on[part, hole_in_runs] = last_part, last_run
-    state.places[run, last_part, 0], state.places[last_run, part, 1] = hole_in_parts, hole_in_runs
-    state.parts_of[run, 0] -= 1
-    state.runs_on[part, 0] -= 1
-
-
-@inlined()
 def shift(problem: Problem, state: State, run: int, source: int, target: int, amount: int) -> None:
     """Take filters of a run from a part to another, and note it."""
     i = state.shifts[0, 0] + 1
@@ -147,24 +123,6 @@ def settle(problem: Problem, state: State) -> None:
         for run in range(len(problem.sizes)):
             state.totals[0] += state.received[run, part]
         state.totals[1] += max(0.0, state.load[part] - problem.limit)
-
-
-@inlined()
-def below(count: int) -> int:
-    return int(np.random.random() * count)
-
-
-@inlined()
-def open_part(state: State, run: int) -> int:
-    """Draw one of the parts that have filters of the run."""
-    return state.parts_of[run, 1 + below(state.parts_of[run, 0])]
-
-
-@inlined()
-def draw_near(problem: Problem, run: int) -> int:
-    """Draw a run that reads this one or is read by it; itself where there is none."""
-    first, last = problem.near[run], problem.near[run + 1]
-    return problem.near[first + below(last - first)] if first < last else run
 
 
 @inlined()
@@ -226,7 +184,7 @@ def is_shifted(state: State, run: int) -> bool:
 @inlined()
 def pass_on(problem: Problem, state: State, part: int, back: int, work: float) -> int:
     """Shift filters worth about the work from the part, back or to a part that has some of the run; return where to."""
-    run = state.runs_on[part, 1 + below(state.runs_on[part, 0])]
+    run = draw_run(state, part)
     present, target = state.filters[run, part], back
     if np.random.random() < 0.5:
         target = draw_target(problem, state, run)
@@ -274,7 +232,7 @@ def make_room(problem: Problem, state: State, run: int, part: int) -> None:
     """Close a part for a run, and half of the time use the room for more of another run that is there."""
     close(problem, state, run, part)
     if np.random.random() < 0.5 and state.runs_on[part, 0] > 0:
-        other = state.runs_on[part, 1 + below(state.runs_on[part, 0])]
+        other = draw_run(state, part)
         if problem.work[other] > 0 and not problem.is_solid[other] and other != run:
             gather(problem, state, other, part)
 
@@ -316,8 +274,7 @@ def anneal(
     heat, price = schedule.hot, schedule.cheap
     for step in range(span[0], span[1]):
         if step % 1000 == 0:
-            heat = schedule.hot * (schedule.cold / schedule.hot) ** (step / span[2])
-            price = schedule.cheap * (schedule.dear / schedule.cheap) ** (step / span[2])
+            heat, price = cooled(schedule, step / span[2])
             settle(problem, state)
         volume, excess = state.totals[0], state.totals[1]
         move(problem, state)
@@ -338,9 +295,3 @@ def begin(problem: Problem, state: State) -> None:
     for run in range(len(problem.sizes)):
         for part in range(len(state.load)):
             receive(problem, state, run, part)
-
-
-@entry()
-def seed_moves(seed: int) -> None:
-    """Seed the compiled code's own random numbers, which numpy outside cannot reach."""
-    np.random.seed(seed)

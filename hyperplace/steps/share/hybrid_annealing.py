@@ -7,8 +7,7 @@ journal, so that a move can be taken back. Overload is allowed at a price that r
 
 from typing import NamedTuple
 
-import numba
-
+from hyperplace.steps.share.compiled import delist, enlist, entry
 from hyperplace.values.arrays import Floats, Ints
 
 
@@ -37,32 +36,23 @@ class State(NamedTuple):
     received: Floats  # [run, part]: the bytes of the run that the part must receive
     load: Floats  # [part]
     totals: Floats  # volume, overload
-    parts_of: Ints  # [run]: how many parts have some of it, then which, in no order
-    runs_on: Ints  # [part]: how many runs it has some of, then which
-    places: Ints  # [run, part]: where the part stands in parts_of, and the run in runs_on
+    parts_of: Ints  # these three as in compiled.py
+    runs_on: Ints
+    places: Ints
     journal: Ints  # of the present move: how many, then run, part (-1: turned), count before of each
 
 
-class Schedule(NamedTuple):
-    """Temperature (bytes) and price of overload (bytes per work), at the start and at the end."""
-
-    hot: float
-    cold: float
-    cheap: float
-    dear: float
-
-
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def units_of(problem: Problem, state: State, run: int) -> int:
     return problem.batch if state.by_rows[run] else problem.sizes[run]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def share_of(problem: Problem, state: State, run: int, part: int) -> float:
     return float(state.counts[run, part] / units_of(problem, state, run))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def receive(problem: Problem, state: State, run: int, part: int) -> None:
     """Count again the bytes of a run that a part must receive."""
     rows, filters = 0.0, 0.0  # of which the part wants all filters, and all rows
@@ -85,7 +75,7 @@ def receive(problem: Problem, state: State, run: int, part: int) -> None:
     state.received[run, part] = total
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def put(problem: Problem, state: State, run: int, part: int, count: int) -> None:
     """Set how much of a run a part has, and all that depends on it."""
     before = state.counts[run, part]
@@ -108,7 +98,7 @@ def put(problem: Problem, state: State, run: int, part: int, count: int) -> None
         receive(problem, state, problem.feeds[i], part)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def turn(problem: Problem, state: State, run: int) -> None:
     """Split a run the other way; it must be on no part at this moment."""
     note(state, run, -1, 0)
@@ -117,20 +107,20 @@ def turn(problem: Problem, state: State, run: int) -> None:
     state.totals[0] += -problem.copy_bytes[run] if state.by_rows[run] else problem.copy_bytes[run]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def note(state: State, run: int, part: int, before: int) -> None:
     i = state.journal[0, 0] + 1
     state.journal[i, 0], state.journal[i, 1], state.journal[i, 2] = run, part, before
     state.journal[0, 0] = i
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def has_room(state: State) -> bool:
     """Say whether the journal has room for another change of a whole run."""
     return bool(state.journal[0, 0] + 3 * len(state.load) + 4 < len(state.journal))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def take_back(problem: Problem, state: State) -> None:
     """Undo the present move."""
     for i in range(state.journal[0, 0], 0, -1):
@@ -143,29 +133,7 @@ def take_back(problem: Problem, state: State) -> None:
     state.journal[0, 0] = 0
 
 
-@numba.njit(cache=True, error_model="numpy")
-def enlist(state: State, run: int, part: int) -> None:
-    """Note that the part now has some of the run."""
-    parts, runs, place = state.parts_of[run], state.runs_on[part], state.places[run, part]
-    parts[0] += 1
-    runs[0] += 1
-    place[0], place[1] = parts[0], runs[0]
-    parts[parts[0]], runs[runs[0]] = part, run
-
-
-@numba.njit(cache=True, error_model="numpy")
-def delist(state: State, run: int, part: int) -> None:
-    """Note that the part has no more of the run: the last of each list takes its place."""
-    parts, runs, place = state.parts_of[run], state.runs_on[part], state.places[run, part]
-    last_part, last_run = parts[parts[0]], runs[runs[0]]
-    parts[place[0]], runs[place[1]] = last_part, last_run
-    state.places[run, last_part, 0] = place[0]
-    state.places[last_run, part, 1] = place[1]
-    parts[0] -= 1
-    runs[0] -= 1
-
-
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def settle(problem: Problem, state: State) -> None:
     """Add up volume and overload afresh, so that rounding does not pile up."""
     state.totals[:] = 0.0
@@ -178,7 +146,7 @@ def settle(problem: Problem, state: State) -> None:
         state.totals[1] += max(0.0, state.load[part] - problem.limit)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def begin(problem: Problem, state: State) -> None:
     """Count what every part receives of every run."""
     for run in range(len(problem.sizes)):

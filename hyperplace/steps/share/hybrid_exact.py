@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hyperplace.steps.share.milp import Program, Solver
+from hyperplace.steps.share.part import MIB
 from hyperplace.steps.share.rounding import rounded
 from hyperplace.values.arrays import Floats, Ints
 from hyperplace.values.modes import HybridRuns, ModeShares
 
-MIB = 2.0**20  # objectives are in MiB, so that HiGHS's tolerances are small against them
 GAP = 1e-3  # where the search stops
 SLACK = 1e-6  # of the limit: what rounding a weight may add, so that the bound stays a bound
 

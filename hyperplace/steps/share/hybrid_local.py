@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hyperplace.steps.share.hybrid_annealing import Problem, Schedule, State, begin
-from hyperplace.steps.share.hybrid_moves import anneal, seed_moves
+from hyperplace.steps.share.compiled import Schedule, listed, packed, seed_moves
+from hyperplace.steps.share.hybrid_annealing import Problem, State, begin
+from hyperplace.steps.share.hybrid_moves import anneal
 from hyperplace.values.arrays import Ints
 from hyperplace.values.modes import HybridRuns, ModeShares, modes_volume, modes_work
 from hyperplace.values.runs import Links
@@ -62,7 +63,7 @@ def search_modes(
         chosen = first if number % 2 == 0 else starts[number // 2 % len(starts)]
         begins = ModeShares(*best) if polishes else chosen
         unit = max(1.0, min(modes_volume(hybrid, begins), best_bytes) / num_parts)
-        schedule = _scaled(POLISH if polishes else EXPLORE[number % len(EXPLORE)], unit, limit)
+        schedule = (POLISH if polishes else EXPLORE[number % len(EXPLORE)]).scaled(unit, limit)
         state = state_of(problem, np.array(begins.counts), np.array(begins.by_rows))
         for done in range(0, num_moves, CHUNK):
             if stop():
@@ -75,11 +76,6 @@ def search_modes(
 
 def _bytes_if_balanced(hybrid: HybridRuns, shares: ModeShares, limit: float) -> float:
     return modes_volume(hybrid, shares) if modes_work(hybrid, shares).max() <= limit * (1 + 1e-9) else np.inf
-
-
-def _scaled(schedule: Schedule, unit: float, limit: float) -> Schedule:
-    price = unit / limit if limit > 0 else unit  # without work there is no overload to price
-    return Schedule(schedule.hot * unit, schedule.cold * unit, schedule.cheap * price, schedule.dear * price)
 
 
 def problem_of(hybrid: HybridRuns, limit: float) -> Problem:
@@ -96,31 +92,18 @@ def problem_of(hybrid: HybridRuns, limit: float) -> Problem:
         hybrid.copy_bytes.astype(np.float64),
         np.array(runs.is_solid),
         np.array(hybrid.splits_rows),
-        _packed(runs.readers),
-        _packed(runs.tied),
-        _packed(read),
-        _packed(near),
+        packed(runs.readers),
+        packed(runs.tied),
+        packed(read),
+        packed(near),
         float(limit),
     )
 
 
-def _packed(links: Links) -> Ints:
-    return np.concatenate([links.offsets + len(links.offsets), links.targets])
-
-
 def state_of(problem: Problem, counts: Ints, by_rows: Ints) -> State:
     """Return the shares with what is kept beside them."""
-    is_open = (counts > 0).astype(np.int64)
-    places = np.stack([np.cumsum(is_open, axis=1), np.cumsum(is_open, axis=0)], axis=2)
     load = (problem.work / np.where(by_rows, problem.batch, problem.sizes)) @ counts
-    lists = _listed(is_open), _listed(is_open.T)
     journal = np.zeros((JOURNAL, 3), np.int64)
-    state = State(counts, by_rows, np.zeros(counts.shape), load, np.zeros(2), *lists, places, journal)
+    state = State(counts, by_rows, np.zeros(counts.shape), load, np.zeros(2), *listed(counts), journal)
     begin(problem, state)
     return state
-
-
-def _listed(is_open: Ints) -> Ints:
-    """Return for every line how many columns are open, then which."""
-    order = np.argsort(-is_open, axis=1, kind="stable")
-    return np.concatenate([is_open.sum(axis=1, keepdims=True), order], axis=1)

@@ -1,12 +1,11 @@
 """The moves of the hybrid local search, and the annealing that makes them; compiled by numba."""
 # ruff: noqa: NPY002 - compiled code draws from numba's own generator, which is seeded through the old names
 
-import numba
 import numpy as np
 
+from hyperplace.steps.share.compiled import Schedule, below, cooled, draw_near, draw_run, entry, open_part
 from hyperplace.steps.share.hybrid_annealing import (
     Problem,
-    Schedule,
     State,
     has_room,
     put,
@@ -22,27 +21,7 @@ TURN, ADOPT, SPREAD, CLOSE, EXCHANGE, ALONG = 0.05, 0.1, 0.1, 0.08, 0.03, 0.2  #
 CHAIN = 0.3  # chance that a shift is followed by another one
 
 
-@numba.njit(cache=True, error_model="numpy")
-def below(count: int) -> int:
-    return int(np.random.random() * count)
-
-
-@numba.njit(cache=True, error_model="numpy")
-def open_part(state: State, run: int) -> int:
-    """Draw one of the parts that have some of the run."""
-    part: int = state.parts_of[run, 1 + below(state.parts_of[run, 0])]
-    return part
-
-
-@numba.njit(cache=True, error_model="numpy")
-def draw_near(problem: Problem, run: int) -> int:
-    """Draw a run that reads this one or is read by it; itself where there is none."""
-    first, last = problem.near[run], problem.near[run + 1]
-    near: int = problem.near[first + below(last - first)] if first < last else run
-    return near
-
-
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def draw_target(problem: Problem, state: State, run: int) -> int:
     """Draw the part to move to: mostly one where the run or a neighbour already is."""
     dice = np.random.random()
@@ -53,13 +32,13 @@ def draw_target(problem: Problem, state: State, run: int) -> int:
     return below(len(state.load))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def is_lump(problem: Problem, state: State, run: int) -> bool:
     """Say whether all of the run moves at once."""
     return bool(problem.is_solid[run]) and not state.by_rows[run]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def shift(problem: Problem, state: State, run: int, source: int, target: int, amount: int) -> None:
     """Take some of a run from a part to another."""
     if amount != 0 and source != target and has_room(state):
@@ -67,7 +46,7 @@ def shift(problem: Problem, state: State, run: int, source: int, target: int, am
         put(problem, state, run, target, state.counts[run, target] + amount)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def draw_amount(problem: Problem, state: State, run: int, source: int, target: int) -> int:
     """Draw how much to move: all, as much as fits, as much as is too much, as a neighbour has, or some."""
     present: int = state.counts[run, source]
@@ -87,7 +66,7 @@ def draw_amount(problem: Problem, state: State, run: int, source: int, target: i
     return max(0, min(amount, present))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def shift_near(problem: Problem, state: State, chance: float) -> None:
     """Let the neighbours of what was shifted come along in proportion, each with a chance, and their neighbours."""
     i = 1
@@ -111,7 +90,7 @@ def shift_near(problem: Problem, state: State, chance: float) -> None:
                 )
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def is_changed(state: State, run: int) -> bool:
     found = False
     for i in range(1, state.journal[0, 0] + 1):
@@ -119,14 +98,14 @@ def is_changed(state: State, run: int) -> bool:
     return found
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def lift(problem: Problem, state: State, run: int) -> None:
     """Take a run from all parts."""
     while state.parts_of[run, 0] > 0:
         put(problem, state, run, state.parts_of[run, 1], 0)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def lay(problem: Problem, state: State, run: int, parts: Ints, shares: Ints, total: int) -> None:
     """Put a lifted run on the parts in proportion to their shares, which sum up to the total."""
     units, done, given = units_of(problem, state, run), 0, 0
@@ -140,7 +119,7 @@ def lay(problem: Problem, state: State, run: int, parts: Ints, shares: Ints, tot
         given = upto
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def turn_run(problem: Problem, state: State, run: int) -> None:
     """Split a run the other way, over the same parts in proportion."""
     if problem.splits_rows[run] and has_room(state):
@@ -151,7 +130,7 @@ def turn_run(problem: Problem, state: State, run: int) -> None:
         lay(problem, state, run, parts, shares, total)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def adopt(problem: Problem, state: State, run: int, model: int) -> None:
     """Split and place a run like another one."""
     if not has_room(state) or run == model:
@@ -164,7 +143,7 @@ def adopt(problem: Problem, state: State, run: int, model: int) -> None:
     lay(problem, state, run, parts, shares, total)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def pass_on_to_near(problem: Problem, state: State, run: int, chance: float) -> None:
     """Let neighbours adopt a run's places, and theirs after them, each with a chance."""
     while np.random.random() < chance and has_room(state):
@@ -175,7 +154,7 @@ def pass_on_to_near(problem: Problem, state: State, run: int, chance: float) -> 
         run = near
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def spread(problem: Problem, state: State, run: int) -> None:
     """Share a run out evenly over its parts, perhaps with one more or one less, and neighbours with it."""
     if not has_room(state) or is_lump(problem, state, run):
@@ -198,10 +177,10 @@ def spread(problem: Problem, state: State, run: int) -> None:
     pass_on_to_near(problem, state, run, 0.6)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def pass_on(problem: Problem, state: State, part: int, back: int, work: float) -> int:
     """Shift about so much work from the part, back or to a part that has some of the run; return where to."""
-    run = state.runs_on[part, 1 + below(state.runs_on[part, 0])]
+    run = draw_run(state, part)
     present, target = state.counts[run, part], back
     if np.random.random() < 0.5:
         target = draw_target(problem, state, run)
@@ -212,7 +191,7 @@ def pass_on(problem: Problem, state: State, part: int, back: int, work: float) -
     return target
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def close(problem: Problem, state: State, run: int, source: int) -> None:
     """Spread what a part has of a run over the other parts that have some of it, as far as there is room."""
     count, work = state.parts_of[run, 0], problem.work[run] / units_of(problem, state, run)
@@ -226,14 +205,14 @@ def close(problem: Problem, state: State, run: int, source: int) -> None:
                 return
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def exchange(problem: Problem, state: State, run: int, source: int, target: int) -> None:
     """Exchange what two parts have of a few consecutive runs."""
     for other in range(run, min(len(problem.sizes), run + 2 + below(12))):
         shift(problem, state, other, source, target, state.counts[other, source] - state.counts[other, target])
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def carry(problem: Problem, state: State, run: int, source: int, target: int, along: bool) -> None:
     """Shift some of a run, perhaps with its neighbours, then pass on what is too much from part to part."""
     amount = draw_amount(problem, state, run, source, target)
@@ -247,7 +226,7 @@ def carry(problem: Problem, state: State, run: int, source: int, target: int, al
         part = pass_on(problem, state, part, source, excess if excess > 0 else work)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@entry()
 def move(problem: Problem, state: State) -> None:
     """Make a random move."""
     state.journal[0, 0] = 0
@@ -280,7 +259,7 @@ def move(problem: Problem, state: State) -> None:
         carry(problem, state, run, source, target, dice < EXCHANGE + ALONG)
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@entry(nogil=True)
 def anneal(
     problem: Problem,
     state: State,
@@ -293,8 +272,7 @@ def anneal(
     heat, price = schedule.hot, schedule.cheap
     for step in range(span[0], span[1]):
         if step % 1000 == 0:
-            heat = schedule.hot * (schedule.cold / schedule.hot) ** (step / span[2])
-            price = schedule.cheap * (schedule.dear / schedule.cheap) ** (step / span[2])
+            heat, price = cooled(schedule, step / span[2])
             settle(problem, state)
         volume, excess = state.totals[0], state.totals[1]
         move(problem, state)
@@ -308,9 +286,3 @@ def anneal(
                 best_bytes = state.totals[0]
                 best[0][:], best[1][:] = state.counts, state.by_rows
     return best_bytes
-
-
-@numba.njit(cache=True, error_model="numpy")
-def seed_moves(seed: int) -> None:
-    """Seed the compiled code's own random numbers, which numpy outside cannot reach."""
-    np.random.seed(seed)

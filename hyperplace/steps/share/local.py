@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hyperplace.steps.share.annealing import Problem, Schedule, State, anneal, begin, seed_moves
+from hyperplace.steps.share.annealing import Problem, State, anneal, begin
+from hyperplace.steps.share.compiled import Schedule, listed, packed, seed_moves
 from hyperplace.values.arrays import Ints
 from hyperplace.values.runs import Links, Runs, Shares, shares_volume, shares_work
 
@@ -58,7 +59,7 @@ def search(
         polishes = restart % 3 == 2 and best_bytes < np.inf
         begin = np.array(best if polishes else first.filters)
         unit = max(1.0, shares_volume(runs, Shares(begin)) / num_parts)
-        schedule = _scaled(POLISH if polishes else EXPLORE[restart % len(EXPLORE)], unit, limit)
+        schedule = (POLISH if polishes else EXPLORE[restart % len(EXPLORE)]).scaled(unit, limit)
         best_bytes = _anneal(problem, state_of(problem, begin), (best, best_bytes), schedule, length, stop)
     return Shares(best, "local") if best_bytes < np.inf else None
 
@@ -71,11 +72,6 @@ def lengths(most_moves: int) -> list[int]:
 def _bytes_if_balanced(runs: Runs, shares: Shares, limit: float) -> float:
     is_balanced = shares_work(runs, shares).max() <= limit * (1 + 1e-9)
     return shares_volume(runs, shares) if is_balanced else np.inf
-
-
-def _scaled(schedule: Schedule, unit: float, limit: float) -> Schedule:
-    price = unit / limit if limit > 0 else unit  # without work there is no overload to price
-    return Schedule(schedule.hot * unit, schedule.cold * unit, schedule.cheap * price, schedule.dear * price)
 
 
 def _anneal(
@@ -118,34 +114,21 @@ def problem_of(runs: Runs, limit: float) -> Problem:
         np.asarray(runs.work, np.float64),
         runs.map_bytes.astype(np.float64),
         runs.is_solid,
-        _packed(runs.tied),
-        _packed(sees),
-        _packed(near),
+        packed(runs.tied),
+        packed(sees),
+        packed(near),
         float(limit),
     )
 
 
-def _packed(links: Links) -> Ints:
-    return np.concatenate([links.offsets + len(links.offsets), links.targets])
-
-
 def state_of(problem: Problem, filters: Ints) -> State:
     """Return the shares with what is kept beside them."""
-    is_open = (filters > 0).astype(np.int64)
     open_readers = np.zeros_like(filters)
     for run in range(len(filters)):
         for feed in problem.sees[problem.sees[2 * run + 1] : problem.sees[2 * run + 2]]:
-            open_readers[feed] += is_open[run]
-    places = np.stack([np.cumsum(is_open, axis=1), np.cumsum(is_open, axis=0)], axis=2)
-    lists = _listed(is_open), _listed(is_open.T)
+            open_readers[feed] += filters[run] > 0
     shifts = np.zeros((MOST_SHIFTS + 1, 4), np.int64)
     received = np.zeros(filters.shape)
-    state = State(filters, open_readers, received, problem.work @ filters, np.zeros(2), *lists, places, shifts)
+    state = State(filters, open_readers, received, problem.work @ filters, np.zeros(2), *listed(filters), shifts)
     begin(problem, state)
     return state
-
-
-def _listed(is_open: Ints) -> Ints:
-    """Return for every row how many columns are open, then which."""
-    order = np.argsort(-is_open, axis=1, kind="stable")
-    return np.concatenate([is_open.sum(axis=1, keepdims=True), order], axis=1)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from share_cases import MIB, SHAPES, limit_of, random_runs, random_shares, vgg16_runs
 
-from hyperplace.steps.share.annealing import Schedule, anneal, seed_moves
+from hyperplace.steps.share.annealing import anneal
+from hyperplace.steps.share.compiled import Schedule, seed_moves
 from hyperplace.steps.share.local import problem_of, state_of
 from hyperplace.values.runs import Shares, shares_volume, shares_work
 

@@ -11,10 +11,10 @@ from hyperplace.models import load_model
 from hyperplace.steps.build import build_hybrid_runs
 from hyperplace.steps.capture import capture
 from hyperplace.steps.profile.flops import count_flops
-from hyperplace.steps.share.hybrid_annealing import Schedule
+from hyperplace.steps.share.compiled import Schedule, seed_moves
 from hyperplace.steps.share.hybrid_exact import HybridProgram
 from hyperplace.steps.share.hybrid_local import problem_of, search_modes, state_of
-from hyperplace.steps.share.hybrid_moves import anneal, move, seed_moves, take_back
+from hyperplace.steps.share.hybrid_moves import anneal, move, take_back
 from hyperplace.steps.share.hybrid_starts import data_parallel, pipeline
 from hyperplace.values.modes import ModeShares, modes_volume, modes_work
 
