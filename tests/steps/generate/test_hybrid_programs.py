@@ -106,6 +106,18 @@ def test_batches_of_any_size_run_with_rows_scaled(k, how, schedule):
         assert largest_difference(trainer.state_dict(), after.state_dict()) < 1e-9
 
 
+@pytest.mark.parametrize("affine", [True, False])
+def test_instance_norms_of_no_rows(affine):
+    net = nn.Sequential(nn.Conv2d(4, 6, 3), nn.InstanceNorm2d(6, affine=affine)).double()
+    graph = capture(net, torch.randn(2, 4, 6, 6, dtype=torch.float64))
+    x = torch.randn(1, 4, 6, 6, dtype=torch.float64)
+    loss, after = plain_step(net, (x,), None, wavy_loss)
+    plan = planned(graph, "hybrid", 2, "dataparallel", blocks=1, row_blocks=2)
+    with trainer_of(graph, plan, net, wavy_loss) as trainer:
+        assert trainer.step(x, None).item() == pytest.approx(loss, rel=1e-9, abs=1e-9)
+        assert largest_difference(trainer.state_dict(), after.state_dict()) < 1e-9
+
+
 def test_predictions_are_those_of_the_model_in_evaluation_mode_after_training_in_flight():
     net, graph = small()
     plan = planned(graph, "hybrid", 3, "scattered", blocks=3, row_blocks=4)
