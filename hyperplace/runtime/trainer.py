@@ -26,6 +26,7 @@ from hyperplace.runtime.worker import Options, Worker, start
 from hyperplace.values.timeline import Event, Timeline
 
 SCHEDULES = ("async", "sync")
+UPDATE, PREDICTION = -1, -2  # instead of a batch's number
 JOIN_S = 4.5  # how long to wait for threads to end
 
 
@@ -149,9 +150,7 @@ class Trainer:
             self._enter(Batch(first + number, pieces, piece, pieces[0].shape[0] / rows, loss.add))
         self.num_batches += 1
         self.flush()
-        self._order(Update(-1, first + len(targets) - 1))
-        self._board.wait_for(-1)
-        self._board.forget(-1)
+        self._finish(Update(UPDATE, first + len(targets) - 1), UPDATE)
         return loss
 
     def _enter(self, batch: Batch) -> None:
@@ -159,6 +158,12 @@ class Trainer:
         self._under_way.append(batch.number)
         self._order(Tick(self._tick, batch))
         self._tick += 1
+
+    def _finish(self, order: Order, number: int) -> None:
+        """Give an order and wait until it is done; after an interrupt it is still under way, and waited for later."""
+        self._under_way.append(number)
+        self._order(order)
+        self._collect()
 
     def _collect(self) -> None:
         """Wait for the oldest batch under way."""
@@ -186,11 +191,8 @@ class Trainer:
         """Return the model's outputs without learning; in evaluation mode unless `training`."""
         self._check(inputs)
         self.flush()
-        number = -2
-        self._order(Predict(Batch(number, tuple(inputs)), training))
-        self._board.wait_for(number)
-        self._board.forget(number)
-        outputs = self._board.take_outputs(number)
+        self._finish(Predict(Batch(PREDICTION, tuple(inputs)), training), PREDICTION)
+        outputs = self._board.take_outputs(PREDICTION)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _check(self, inputs: Sequence[Any]) -> None:

@@ -299,9 +299,11 @@ class Tracer:
         for value in node.all_input_nodes:
             if value in self._shuffles:
                 self._end_shuffle(value)
+        returned: list[Node] = []  # all_input_nodes would leave out what is returned once more
+        map_arg(node.args, returned.append)
         self._outputs = tuple(
             Operand(view.value, view.shape, view.sources, Reads.ALL)
-            for n in node.all_input_nodes
+            for n in returned
             for view in _flat(self._values.get(n))
         )
 

@@ -10,7 +10,8 @@ import re
 from collections.abc import Hashable
 
 VARIABLES = frozenset(["self", "torch", "F", "runtime"])  # what a method uses by name
-ATTRIBUTES = frozenset(["weights", "buffers", "segments", "training", "device", "generator"])  # of a part
+_ATTRIBUTES = "weights buffers segments training device generator batch num_rows rows count see weights_of"
+ATTRIBUTES = frozenset(_ATTRIBUTES.split())  # of a part
 
 
 class Names:

@@ -85,6 +85,8 @@ class TileText:
             return self._dropout(call, name)
         if name in RESHAPES:
             return f"{self._text(call)(refs(call)[0])}.reshape({self._shape(call)})"
+        if name == "instance_norm" and self._pieces.has_copies(self._layer):
+            return self._instance_norm(call)
         if is_anchor and self._is_split and self._layer.rule is Rule.GROUPED:
             x = self.values[self._layer.operands[0].value]
             if name != "group_norm":
@@ -119,6 +121,16 @@ class TileText:
         rows = f"{next(iter(self.values.values()))}.shape[0]"
         texts = [rows if size == self._graph.rows else repr(size) for size in sizes]
         return f"({', '.join(texts)},)"
+
+    def _instance_norm(self, call: Call) -> str:
+        """Return the norm, scaled afterwards: a tile may have no rows, and then torch takes no weights."""
+        text_of, named = self._text(call), arguments(call)
+        changed = dict.fromkeys(["weight", "bias"], "None")
+        text, ones = call_text(self._op(call), call, text_of, changed), ", 1" * (len(call.shape) - 2)
+        for name, sign in (("weight", "*"), ("bias", "+")):
+            if isinstance(named.get(name), Ref):
+                text = f"{text} {sign} {text_of(named[name])}.reshape(-1{ones})"
+        return text
 
     def _dropout(self, call: Call, name: str) -> str:
         named = arguments(call)

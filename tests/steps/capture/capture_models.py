@@ -234,6 +234,12 @@ def several_inputs_and_outputs(net, x, y):
     return {"gated": maps * gate[:, :, None, None], "both": (maps, [gate])}
 
 
+@add_model(a=conv(4, 3), b=conv(3, 3))
+def one_output_twice(net, x):
+    y = net.a(x)
+    return y, net.b(y), y
+
+
 @add_model(a=conv(4, 4), b=conv(4, 3), c=conv(4, 3))
 def in_place_then_read_again(net, x):
     y = net.a(x)

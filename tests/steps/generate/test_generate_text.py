@@ -15,10 +15,10 @@ from torch import nn
 
 from hyperplace.errors import UsageError
 from hyperplace.models import load_model
-from hyperplace.runtime import load_program
+from hyperplace.runtime import Part, load_program
 from hyperplace.steps.capture import capture
 from hyperplace.steps.generate import generate
-from hyperplace.steps.generate.names import Names, literal, words
+from hyperplace.steps.generate.names import ATTRIBUTES, Names, literal, words
 from hyperplace.steps.generate.text import fold
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -140,6 +140,10 @@ def test_a_plan_that_forgets_a_message_is_refused():
     broken = unchecked(plan, transfers=plan.transfers[1:])
     with pytest.raises(UsageError, match="does not bring filter"):
         generate(graph, broken)
+
+
+def test_no_weight_hides_an_attribute_of_its_part():
+    assert {name for name in dir(Part) if not name.startswith("_")} | set(vars(Part())) <= ATTRIBUTES
 
 
 def test_names_are_unique_identifiers():

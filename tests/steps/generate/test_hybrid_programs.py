@@ -106,6 +106,18 @@ def test_batches_of_any_size_run_with_rows_scaled(k, how, schedule):
         assert largest_difference(trainer.state_dict(), after.state_dict()) < 1e-9
 
 
+@pytest.mark.parametrize("affine", [True, False])
+def test_instance_norms_of_no_rows(affine):
+    net = nn.Sequential(nn.Conv2d(4, 6, 3), nn.InstanceNorm2d(6, affine=affine)).double()
+    graph = capture(net, torch.randn(2, 4, 6, 6, dtype=torch.float64))
+    x = torch.randn(1, 4, 6, 6, dtype=torch.float64)
+    loss, after = plain_step(net, (x,), None, wavy_loss)
+    plan = planned(graph, "hybrid", 2, "dataparallel", blocks=1, row_blocks=2)
+    with trainer_of(graph, plan, net, wavy_loss) as trainer:
+        assert trainer.step(x, None).item() == pytest.approx(loss, rel=1e-9, abs=1e-9)
+        assert largest_difference(trainer.state_dict(), after.state_dict()) < 1e-9
+
+
 def test_predictions_are_those_of_the_model_in_evaluation_mode_after_training_in_flight():
     net, graph = small()
     plan = planned(graph, "hybrid", 3, "scattered", blocks=3, row_blocks=4)
@@ -148,6 +160,27 @@ def test_micro_batches_of_split_rows_have_the_gradients_of_the_whole():
     options = {"schedule": "sync", "micro_batches": 3, "in_flight": 2}
     with trainer_of(graph, plan, net, F.mse_loss, optimizer=sgd, **options) as trainer:
         assert trainer.step(x, target).item() == pytest.approx(loss, rel=1e-9)
+        assert largest_difference(trainer.state_dict(), after.state_dict()) < 1e-9
+
+
+@pytest.mark.parametrize("name", ["rows", "count", "batch", "num_rows", "see"])
+@pytest.mark.parametrize("how", ["dataparallel", "scattered"])
+def test_a_parameter_may_be_called_like_an_attribute_of_a_part(name, how):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.n = nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6)
+            self.register_parameter(name, nn.Parameter(torch.rand(1, 6, 1, 1)))
+
+        def forward(self, x):
+            return self.n(self.a(x)) * getattr(self, name)
+
+    net, x = Scaled().double(), torch.randn(2, 4, 6, 6, dtype=torch.float64)
+    graph = capture(net, x)
+    loss, after = plain_step(net, (x,), None, wavy_loss)
+    plan = planned(graph, "hybrid", 2, how, blocks=1 if how == "dataparallel" else 3, row_blocks=2)
+    with trainer_of(graph, plan, net, wavy_loss) as trainer:
+        assert trainer.step(x, None).item() == pytest.approx(loss, rel=1e-9, abs=1e-9)
         assert largest_difference(trainer.state_dict(), after.state_dict()) < 1e-9
 
 
