@@ -30,8 +30,8 @@ def joint(pieces: Sequence[Tensor], rows: Sequence[int]) -> Tensor:
 
 
 def track(total: Tensor, mean: Tensor, variance: Tensor, momentum: float, count: int, part: Part) -> None:
-    """Move the running statistics towards those of `count` values a channel."""
-    if not part.training:
+    """Move the running statistics towards those of `count` values a channel; of none there are no statistics."""
+    if not (part.training and count):
         return
     if count < 2:
         raise ValueError(f"expected more than 1 value per channel when training, got {count}")

@@ -18,6 +18,9 @@ def plan_faults(plan: "Plan") -> list[str]:
 
 def _layer_faults(plan: "Plan") -> Iterator[str]:
     for layer in plan.layers:
+        if layer.num_filters < 1:
+            yield f"{layer.name} has {layer.num_filters} filters"
+            continue
         for owner in layer.owners:
             yield from _part_faults(layer.name, owner.part, plan)
             yield from _range_faults(layer.name, "filters", owner.filters, layer.num_filters)
@@ -68,8 +71,11 @@ def _replica_faults(plan: "Plan") -> Iterator[str]:
         if replica.layer not in layers:
             yield f"{where}: there is no such layer"
             continue
-        replicas_of.setdefault(replica.layer, []).append(replica)
-        yield from _range_faults(where, "filters", replica.filters, layers[replica.layer].num_filters)
+        replicas = replicas_of.setdefault(replica.layer, [])
+        if faults := list(_range_faults(where, "filters", replica.filters, layers[replica.layer].num_filters)):
+            yield from faults
+            continue
+        replicas.append(replica)
         if min(replica.parameter_bytes, replica.statistics_bytes) < 0:
             yield f"{where} has {replica.parameter_bytes} bytes of parameters, {replica.statistics_bytes} of statistics"
     for name, replicas in replicas_of.items():

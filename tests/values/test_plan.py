@@ -12,6 +12,7 @@ from hyperplace.values.plan import (
     Plan,
     PlannedLayer,
     Reduction,
+    Replica,
     Settings,
     Shard,
     Transfer,
@@ -54,6 +55,7 @@ BROKEN = {
         with_conv(owners=(CONV.owners[0], Owner(1, ((2, 5),), ROWS))),
         "conv has filters 2:5, outside 0:4",
     ),
+    "a layer of no filters": (with_conv(num_filters=-1), "conv has -1 filters"),
     "a negative range": (with_conv(owners=(Owner(0, ((-2, 2),), ROWS), CONV.owners[1])), "conv has filters -2:2"),
     "an empty range": (with_conv(owners=(*CONV.owners, Owner(0, ((1, 1),), ROWS))), "conv has filters 1:1"),
     "an owner on no part": (
@@ -95,6 +97,21 @@ def test_a_broken_plan_is_refused_by_name(what):
     changes, message = BROKEN[what]
     with pytest.raises(HyperplaceError, match=message):
         replace(GOOD, **changes)
+
+
+@pytest.mark.timeout(20)
+def test_a_replica_far_outside_the_filters_is_refused_at_once():
+    rows = replace(CONV, owners=(Owner(0, ((0, 4),), (0, 4)), Owner(1, ((0, 4),), (4, 8))), shards=())
+    settings = replace(GOOD.settings, grain="hybrid")
+    metrics = replace(GOOD.metrics, judges_training=True)
+    with pytest.raises(HyperplaceError, match="a replica of conv has filters 0:1000000000, outside 0:4"):
+        replace(
+            GOOD,
+            settings=settings,
+            layers=(INPUT, rows),
+            metrics=metrics,
+            replicas=(Replica("conv", 1, 0, ((0, 10**9),), 0, 0),),
+        )
 
 
 def test_all_faults_are_told_at_once_and_many_are_counted():

@@ -4,6 +4,7 @@ The text depends on nothing but the graph and the plan; writing it to a file is 
 """
 
 from hyperplace.errors import UsageError
+from hyperplace.steps.generate.check import check
 from hyperplace.steps.generate.lower import lower
 from hyperplace.steps.generate.module import module_text
 from hyperplace.steps.generate.names import Names
@@ -14,25 +15,11 @@ from hyperplace.values.plan import Plan
 
 def generate(graph: Graph, plan: Plan) -> str:
     """Return the program of a plan; the graph is that of the model the plan was made for."""
-    _check(graph, plan)
+    check(graph, plan)
     names = Names()
     parts = lower(graph, plan, names)
     _check_messages(parts)
     return module_text(graph, plan, parts, names)
-
-
-def _check(graph: Graph, plan: Plan) -> None:
-    """Refuse a plan of another model."""
-    remedy = "give the model the plan was made for, or make the plan again"
-    if len(graph.layers) != len(plan.layers):
-        raise UsageError(f"the plan has {len(plan.layers)} layers, the model {len(graph.layers)}; {remedy}")
-    for layer, planned in zip(graph.layers, plan.layers, strict=True):
-        model = (layer.name, layer.kind, str(layer.rule), layer.num_filters)
-        if model != (planned.name, planned.kind, planned.rule, planned.num_filters):
-            raise UsageError(
-                f"the plan's layer {planned.name!r} ({planned.kind}, {planned.num_filters} filters) is {layer.name!r} "
-                f"({layer.kind}, {layer.num_filters} filters) in the model; {remedy}"
-            )
 
 
 def _check_messages(parts: list[PartSteps]) -> None:

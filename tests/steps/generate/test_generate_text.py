@@ -142,6 +142,41 @@ def test_a_plan_that_forgets_a_message_is_refused():
         generate(graph, broken)
 
 
+BROKEN_SHARDS = {
+    "a channel nobody computes": (
+        0,
+        {"channels": ((0, 3),)},
+        "filter 0 of a on channel 3, row 0, 0 times instead of 1",
+    ),
+    "a channel computed twice": (0, {"channels": ((0, 4), (0, 4))}, "channel 0, row 0, 2 times instead of 1"),
+    "a filter nobody computes": (1, {"filters": ((4, 6),)}, "filter 3 of a on channel 0, row 0, 0 times"),
+    "a row nobody computes": (1, {"rows": (0, 1)}, "filter 3 of a on channel 0, row 1, 0 times"),
+    "a shard at nobody who owns it": (1, {"part": 0}, "does not bring what part 0 computes of a"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN_SHARDS)
+def test_a_plan_whose_shards_are_not_its_layers_is_refused(what):
+    number, changes, message = BROKEN_SHARDS[what]
+    graph = captured("plain")
+    plan = planned(graph, "hybrid", 2, "horizontal", row_blocks=1)
+    layer = plan.layers[graph.index_of["a"]]
+    assert [shard.filters for shard in layer.shards] == [((0, 3),), ((3, 6),)]
+    shards = tuple(replace(s, **changes) if n == number else s for n, s in enumerate(layer.shards))
+    layers = tuple(replace(layer, shards=shards) if one is layer else one for one in plan.layers)
+    with pytest.raises(UsageError, match=message):
+        generate(graph, replace(plan, layers=layers))
+
+
+def test_a_plan_with_pieces_of_the_same_rows_on_a_part_is_refused():
+    graph = captured("plain")
+    plan = planned(graph, "coarse", 2, "horizontal")
+    layer = plan.layers[graph.index_of["a"]]
+    bad = replace(layer, owners=tuple(replace(owner, part=0) for owner in layer.owners))
+    with pytest.raises(UsageError, match=r"a has rows 0:2 on part 0 in several pieces instead of one"):
+        generate(graph, replace(plan, layers=tuple(bad if one is layer else one for one in plan.layers)))
+
+
 def test_no_weight_hides_an_attribute_of_its_part():
     assert {name for name in dir(Part) if not name.startswith("_")} | set(vars(Part())) <= ATTRIBUTES
 

@@ -218,3 +218,15 @@ def test_batch_norms_per_shard_see_their_own_rows_only(how):
             assert found == pytest.approx(loss.item(), rel=1e-12)
             buffers = {name: after_first[name] for name, _ in halves.named_buffers()}
             assert largest_difference(trainer.state_dict(), halves.state_dict() | buffers) < 1e-12
+
+
+def test_batch_norms_per_shard_may_have_no_rows():
+    """One row of two planned for is on part 1; part 0 owns the weights, and its running statistics stay."""
+    net, graph = small(2)
+    ((x, y),) = batches(1)
+    plan = planned(graph.without_statistics(), "hybrid", 2, "dataparallel", blocks=1, row_blocks=2)
+    loss, after = plain_step(net, (x,), y, F.cross_entropy)
+    buffers = {name: tensor for name, tensor in net.named_buffers() if "running" in name}
+    with trainer_of(graph, plan, net, F.cross_entropy) as trainer:
+        assert trainer.step(x, y).item() == pytest.approx(loss, rel=1e-9)
+        assert largest_difference(trainer.state_dict(), after.state_dict() | buffers) < 1e-9
