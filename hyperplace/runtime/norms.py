@@ -29,7 +29,7 @@ def joint(pieces: Sequence[Tensor], rows: Sequence[int]) -> Tensor:
     return torch.stack((torch.as_tensor(mean), torch.as_tensor(variance)))
 
 
-def track(total: Tensor, mean: Tensor, variance: Tensor, momentum: float, count: int, part: Part) -> None:
+def track(total: Tensor, part: Part, *, mean: Tensor, variance: Tensor, momentum: float, count: int) -> None:
     """Move the running statistics towards those of `count` values a channel; of none there are no statistics."""
     if not (part.training and count):
         return
@@ -43,12 +43,13 @@ def track(total: Tensor, mean: Tensor, variance: Tensor, momentum: float, count:
 def normalise(
     x: Tensor,
     total: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    mean: Tensor | None,
-    variance: Tensor | None,
-    eps: float,
     part: Part,
+    *,
+    eps: float,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    mean: Tensor | None = None,
+    variance: Tensor | None = None,
 ) -> Tensor:
     """Return the norm of some rows by the statistics of all; in evaluation mode by the running ones, if there are."""
     if not part.training and mean is not None and variance is not None:

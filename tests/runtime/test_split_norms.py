@@ -30,8 +30,9 @@ def split_norm(x, weight, bias, running, rows, training):
         part = Part()
         part.training = training
         if mean is not None:
-            track(total, mean, variance, MOMENTUM, sum(rows) * x[0, 0].numel(), part)
-        outputs.append(normalise(piece, total, weight, bias, mean, variance, EPS, part))
+            count = sum(rows) * x[0, 0].numel()
+            track(total, part, mean=mean, variance=variance, momentum=MOMENTUM, count=count)
+        outputs.append(normalise(piece, total, part, eps=EPS, weight=weight, bias=bias, mean=mean, variance=variance))
     assert [len(output) for output in outputs] == list(rows)
     return torch.cat(outputs)
 
@@ -69,7 +70,7 @@ def test_pieces_are_normed_as_the_whole(shape, rows, training, affine, tracked):
 def test_one_value_a_channel_is_refused_as_by_torch():
     x, total = draw(1, 3), draw(2, 3)
     with pytest.raises(ValueError, match="more than 1 value per channel"):
-        track(total, torch.zeros(3), torch.ones(3), MOMENTUM, 1, Part())
+        track(total, Part(), mean=torch.zeros(3), variance=torch.ones(3), momentum=MOMENTUM, count=1)
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         F.batch_norm(x, None, None, training=True)
 

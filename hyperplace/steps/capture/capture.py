@@ -58,9 +58,13 @@ def _export(model: nn.Module, inputs: tuple[Any, ...]) -> torch.export.ExportedP
 
 @contextmanager
 def _training(model: nn.Module) -> Iterator[None]:
-    """Put the model into training mode, and each of its modules back into its own afterwards."""
+    """Put the model into training mode, and each of its modules back into its own afterwards.
+
+    Of a model that is in training mode, a module that is not (a frozen batch norm) is meant to be so.
+    """
     modes = {module: module.training for module in model.modules()}
-    model.train()
+    if not model.training:
+        model.train()
     try:
         yield
     finally:

@@ -39,16 +39,11 @@ def _run(lowering: Lowering, layer: Layer, planned: PlannedLayer, part: int, run
 
 def _add_run(lowering: Lowering, layer: Layer, planned: PlannedLayer, number: int, run: int) -> None:
     """Add a run that ends before a norm, and tell the owners of filters the statistics of this part's rows."""
-    part, sharing, step = (
-        lowering.parts[number],
-        lowering.sharings[layer.name],
-        _run(lowering, layer, planned, number, run),
-    )
-    own = Held(
-        lowering.names(layer.name, "statistics", *numbered(layer, run)), sharing.filters(number), lowering.all_rows
-    )
-    known = part.statistics.setdefault((layer.name, run), [])
-    known.insert(0, own)
+    part, sharing = lowering.parts[number], lowering.sharings[layer.name]
+    step = _run(lowering, layer, planned, number, run)
+    name = lowering.names(layer.name, "statistics", *numbered(layer, run))
+    own = Held(name, sharing.filters(number), lowering.all_rows)
+    part.statistics.setdefault((layer.name, run), []).insert(0, own)
     sends = []
     if sharing.exchanges_statistics:
         others = [(owner, filters) for owner, filters in sharing.groups(number) if owner != number]

@@ -1,5 +1,6 @@
 """The code of batch norms over rows that several parts have: statistics of some rows, of all rows, and their use."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -72,7 +73,7 @@ class NormText:
         named = arguments(call)
         if not isinstance(named.get("running_mean"), Ref):
             return
-        values = count_of(call.shape[2:])
+        values = math.prod(call.shape[2:])
         for filters in self._tracked():
             cuts = {0: scaled(filters, _width(self._layer, call))}
             mean, variance = (
@@ -82,7 +83,8 @@ class NormText:
             rows = "self.num_rows" if self._sharing.exchanges_statistics else f"({count_text(mine)})"
             count = rows if values == 1 else f"{values} * {rows}"
             total = self._total(call, filters, run)
-            lines.add(f"runtime.track({total}, {mean}, {variance}, {named['momentum']!r}, {count}, self)")
+            words = f"mean={mean}, variance={variance}, momentum={named['momentum']!r}, count={count}"
+            lines.add(f"runtime.track({total}, self, {words})")
 
     def _tracked(self) -> list[Ranges]:
         """Return the filters whose running statistics follow together; without an exchange those of the same rows."""
@@ -94,12 +96,14 @@ class NormText:
     def normalised(self, call: Call, x: str, tile: Tile, run: int) -> str:
         """Return the norm of a tile by the statistics of all rows."""
         named, cuts = arguments(call), {0: scaled(tile.filters, _width(self._layer, call))}
+        words = {"weight": "weight", "bias": "bias", "mean": "running_mean", "variance": "running_var"}
         texts = [
-            self._pieces.text(self._layer, named[name].name, cuts) if isinstance(named.get(name), Ref) else "None"
-            for name in ("weight", "bias", "running_mean", "running_var")
+            f"{word}={self._pieces.text(self._layer, named[name].name, cuts)}"
+            for word, name in words.items()
+            if isinstance(named.get(name), Ref)
         ]
-        total = self._total(call, tile.filters, run)
-        return f"runtime.normalise({', '.join([x, total, *texts, repr(named['eps']), 'self'])})"
+        total, eps = self._total(call, tile.filters, run), f"eps={named['eps']!r}"
+        return f"runtime.normalise({', '.join([x, total, 'self', eps, *texts])})"
 
     def _total(self, call: Call, filters: Ranges, run: int) -> str:
         held = self._part.totals[self._layer.name, run]
@@ -134,11 +138,3 @@ def _joint_text(terms: list[Slice], rows: list[Ranges], width: int) -> str:
 def count_text(rows: Ranges) -> str:
     """Return how many rows of the mini-batch at hand stand for planned ones."""
     return " + ".join(f"self.count({start}, {stop})" for start, stop in rows)
-
-
-def count_of(sizes: tuple[int, ...]) -> int:
-    """Return the number of elements of a shape."""
-    total = 1
-    for size in sizes:
-        total *= size
-    return total

@@ -47,7 +47,7 @@ class Pieces:
         parameter = next(p for p in layer.parameters if p.name == name)
         if not (cuts and self.has_copies(layer)):
             return f"self.{self._piece(layer, parameter, cuts, None).attribute}"
-        ((dim, wanted),) = cuts.items()
+        ((dim, wanted),) = cuts.items()  # rows are apart only where parameters are cut by filters alone
         width = parameter.shape[dim] // layer.num_filters
         held = []
         for owner, filters in self.sharings[layer.name].groups(self.part):

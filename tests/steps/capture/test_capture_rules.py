@@ -96,6 +96,17 @@ def test_modes_of_modules_are_kept():
     assert [module.training for module in net.modules()] == modes
 
 
+@pytest.mark.parametrize(("mode", "learns"), [("frozen norm", False), ("evaluation", True), ("training", True)])
+def test_a_norm_is_frozen_only_in_a_model_that_trains(mode, learns):
+    net = Net(lambda net, x: net.n(net.a(x)), a=conv(4, 4)(), n=nn.BatchNorm2d(4))
+    if mode == "evaluation":
+        net.eval()
+    if mode == "frozen norm":
+        net.n.eval()
+    (norm,) = [c for layer in capture(net, torch.randn(2, 4, 6, 6)).layers for c in layer.calls if "norm" in c.op]
+    assert norm.args[5] is learns
+
+
 def test_a_model_that_cannot_be_exported_is_a_model_error():
     def data_dependent(net, x):
         return x if x.sum() > 0 else -x

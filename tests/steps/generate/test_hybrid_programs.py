@@ -230,3 +230,17 @@ def test_batch_norms_per_shard_may_have_no_rows():
     with trainer_of(graph, plan, net, F.cross_entropy) as trainer:
         assert trainer.step(x, y).item() == pytest.approx(loss, rel=1e-9)
         assert largest_difference(trainer.state_dict(), after.state_dict() | buffers) < 1e-9
+
+
+@pytest.mark.parametrize("grain", ["coarse", "hybrid"])
+def test_frozen_batch_norms_stay_frozen(grain):
+    net, _ = small()
+    net.m.eval()
+    graph = capture(net, torch.randn(4, 3, 8, 8, dtype=torch.float64))
+    ((x, y),) = batches(4)
+    loss, after = plain_step(net, (x,), y, F.cross_entropy)
+    plan = planned(graph, grain, 2, "scattered", blocks=3, row_blocks=2)
+    with trainer_of(graph, plan, net, F.cross_entropy) as trainer:
+        assert trainer.step(x, y).item() == pytest.approx(loss, rel=1e-9)
+        assert largest_difference(trainer.state_dict(), after.state_dict()) < 1e-9
+        assert torch.equal(trainer.state_dict()["m.running_mean"], net.m.running_mean)
