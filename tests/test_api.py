@@ -178,8 +178,19 @@ def test_a_plan_is_of_one_grain() -> None:
         replace(plan, settings=replace(plan.settings, grain="auto"))
 
 
-def test_a_hybrid_plan_is_not_generated_yet() -> None:
-    loaded = load_model("lenet5")
-    plan = hyperplace.place(loaded.module, loaded.sample, k=2, batch=8, grain="hybrid", partitioner="dataparallel")
-    with pytest.raises(UsageError, match="hybrid plans"):
-        hyperplace.generate(loaded.module, plan)
+def test_data_parallelism_is_a_plan_that_compiles_and_trains_like_any_other() -> None:
+    torch.manual_seed(0)
+    model = load_model("lenet5", device="cpu").module
+    x, y = torch.randn(8, 1, 32, 32), torch.arange(8)
+    plan = hyperplace.place(model, x, k=2, batch=8, partitioner="dataparallel")
+    with hyperplace.compile(
+        model, plan, optimizer=lambda ps: torch.optim.SGD(ps, lr=0.1), loss=nn.functional.cross_entropy, in_flight=1
+    ) as trainer:
+        trainer.step(x, y)
+        found, moved = trainer.state_dict(), trainer.moved_bytes()
+    assert moved == plan.moved_bytes
+    assert sum(moved.values()) == plan.metrics.data_parallel_bytes
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+    assert all(torch.allclose(found[name], tensor, atol=1e-6) for name, tensor in model.state_dict().items())
