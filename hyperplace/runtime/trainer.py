@@ -143,14 +143,21 @@ class Trainer:
             raise UsageError("micro-batches need a target that is a tensor with a row for every row of the input")
         loss = Loss(len(targets), self.flush)
         first = self.num_batches * self.settings.micro_batches
-        for number, piece in enumerate(targets):
-            while len(self._under_way) >= self.settings.in_flight:
-                self._collect()
-            pieces = tuple(chunk[number] for chunk in chunks)
-            self._enter(Batch(first + number, pieces, piece, pieces[0].shape[0] / rows, loss.add))
+        micro_batches = [
+            Batch(first + number, pieces, targets[number], pieces[0].shape[0] / rows, loss.add)
+            for number, pieces in enumerate(zip(*chunks, strict=True))
+        ]
+        try:
+            for batch in micro_batches:
+                while len(self._under_way) >= self.settings.in_flight:
+                    self._collect()
+                self._enter(batch)
+            self.flush()
+        except BaseException:
+            self.close()  # some micro-batches' gradients are there and others not: no update may use them
+            raise
         self.num_batches += 1
-        self.flush()
-        self._finish(Update(UPDATE, first + len(targets) - 1), UPDATE)
+        self._finish(Update(UPDATE, micro_batches[-1].number), UPDATE)
         return loss
 
     def _enter(self, batch: Batch) -> None:

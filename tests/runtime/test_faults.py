@@ -258,3 +258,15 @@ def test_a_step_after_an_interrupted_update_waits_for_its_own():
         trainer.workers[0].weights.update = lambda version: (time.sleep(0.3), update(version))
         trainer.step(*data[1])
         assert [worker.weights.number for worker in trainer.workers] == [2, 2]
+
+
+@pytest.mark.timeout(60)
+def test_gradients_of_an_interrupted_mini_batch_are_never_used():
+    x, y = batches(1)[0]
+    trainer = make(schedule="sync", micro_batches=2, in_flight=1)
+    interrupt_next_wait(trainer, 0)  # after the first micro-batch
+    with pytest.raises(KeyboardInterrupt):
+        trainer.step(x, y)
+    with pytest.raises(TrainingError, match="closed"):
+        trainer.step(x, y)
+    assert all(torch.equal(found, state_of(ZIGZAG)[name]) for name, found in trainer.state_dict().items())
