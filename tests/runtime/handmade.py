@@ -59,6 +59,18 @@ class Zigzag1(Part):
 ZIGZAG = Program("zigzag", inputs=((2,),), parts=(Zigzag0, Zigzag1), batch=4)
 
 
+class Recorder(torch.optim.SGD):
+    """Plain SGD that keeps a copy of the weights after every step."""
+
+    def __init__(self, parameters, history, lr):
+        super().__init__(parameters, lr=lr)
+        self.history = history
+
+    def step(self, closure=None):
+        super().step(closure)
+        self.history.append([p.detach().clone() for group in self.param_groups for p in group["params"]])
+
+
 def state_of(program, seed=0):
     """Return random weights for a program."""
     generator = torch.Generator().manual_seed(seed)

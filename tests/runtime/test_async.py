@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from handmade import TWO_LINEARS, ZIGZAG, batches, squared, state_of
+from handmade import TWO_LINEARS, ZIGZAG, Recorder, batches, squared, state_of
 
 from hyperplace.runtime import RunSettings, Trainer, Training
 
@@ -57,18 +57,6 @@ def test_two_in_flight_see_the_weights_the_schedule_says():
         assert np.allclose(state["first"], written_out(steps)[0][-1], rtol=0, atol=1e-14)
         assert np.allclose(state["second"], seconds[steps - 1], rtol=0, atol=1e-14)
     assert len(firsts) == len(seconds) == 7
-
-
-class Recorder(torch.optim.SGD):
-    """Plain SGD that keeps a copy of the weights after every step."""
-
-    def __init__(self, parameters, history):
-        super().__init__(parameters, lr=LR)
-        self.history = history
-
-    def step(self, closure=None):
-        super().step(closure)
-        self.history.append([p.detach().clone() for group in self.param_groups for p in group["params"]])
 
 
 def zigzag_simulation(num_batches, schedule):
@@ -133,7 +121,7 @@ def test_parts_that_need_each_other_see_the_weights_the_schedule_says(in_flight)
 
     def optimizer(parameters):
         histories.append([])
-        return Recorder(parameters, histories[-1])
+        return Recorder(parameters, histories[-1], LR)
 
     with trainer_of(ZIGZAG, in_flight=in_flight, optimizer=optimizer) as trainer:
         for x, y in batches(9):

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from handmade import Recorder
 from replica_programs import (
     LR,
     Layer,
@@ -22,18 +23,6 @@ MIXED = (Layer((0, 1), 0, 6), Layer((2,), 2, 12), Layer((1, 2), 1, 6))
 # Part 1 lends to 0 what 0 needs first, and part 2 owns what it does not use.
 CROSSED = (Layer((0, 1), 1, 4), Layer((1, 0, 2), 0, 4), Layer((0, 1), 2, 8))
 PROGRAMS = {"two": data_parallel(2), "three": data_parallel(3), "mixed": MIXED, "crossed": CROSSED}
-
-
-class Recorder(torch.optim.SGD):
-    """Plain SGD that keeps a copy of the weights after every step."""
-
-    def __init__(self, parameters, history):
-        super().__init__(parameters, lr=LR)
-        self.history = history
-
-    def step(self, closure=None):
-        super().step(closure)
-        self.history.append([p.detach().clone() for group in self.param_groups for p in group["params"]])
 
 
 def rows_of(schedule):
@@ -129,7 +118,7 @@ def run(layers, batches, pauses=(), **settings):
 
     def optimizer(parameters):
         histories.append([])
-        return Recorder(parameters, histories[-1])
+        return Recorder(parameters, histories[-1], LR)
 
     with trainer_of(layers, optimizer=optimizer, **settings) as trainer:
         leaves, losses = watch(trainer), []

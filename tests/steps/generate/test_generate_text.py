@@ -57,12 +57,13 @@ def test_programs_are_formatted_and_import_only_torch_and_the_runtime(name, grai
     assert not any(line != line.rstrip() for line in text.splitlines())
 
 
-def test_a_program_runs_by_itself(tmp_path):
+@pytest.mark.parametrize(("grain", "segments"), [("coarse", 4), ("hybrid", 3)])
+def test_a_program_runs_by_itself(tmp_path, grain, segments):
     path = tmp_path / "lenet.py"
-    path.write_text(lenet_text("coarse", 2))
+    path.write_text(lenet_text(grain, 2))
     command = [sys.executable, str(path), "--steps", "3", "--save", str(tmp_path / "state.pt")]
     out = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    assert out.startswith("Program(net, 2 parts, 4 segments)")
+    assert out.startswith(f"Program(net, 2 parts, {segments} segments)")
     assert "in 3 mini-batches" in out
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     model = load_model("lenet5", device="cpu").module

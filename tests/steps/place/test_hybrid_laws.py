@@ -9,11 +9,11 @@ import pytest
 import torch
 from brute_hybrid import cells_of, expected_activations, expected_replicas, training_bytes
 from brute_place import filters_in
-from test_place_laws import SIDES
+from test_place_laws import graph_of
 from torch import nn
 
 from hyperplace.errors import HyperplaceError
-from hyperplace.models import ZOO, load_model
+from hyperplace.models import ZOO
 from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
 from hyperplace.steps.place import place
@@ -23,14 +23,6 @@ from hyperplace.values.plan import Owner, Settings
 
 BATCH, BLOCKS, ROW_BLOCKS = 5, 4, 3
 FEW = ["lenet5", "vgg11_bn", "resnet18", "blocksnet"]
-
-
-@cache
-def graph_of(name):
-    entry = ZOO[name]
-    side = SIDES.get(name, 32)
-    loaded = load_model(name, [(entry.input_shape[0], side, side)])
-    return capture(loaded.module, loaded.sample)
 
 
 @cache
