@@ -22,6 +22,7 @@ from hyperplace.errors import BalanceError, HyperplaceError, UsageError
 from hyperplace.models import load_model
 from hyperplace.portfolio import board, coarse, fine, problem
 from hyperplace.steps.capture import capture
+from hyperplace.steps.partition import partition
 from hyperplace.steps.place import place
 from hyperplace.steps.profile.flops import count_flops
 from hyperplace.steps.share import hybrid_local, local
@@ -104,6 +105,26 @@ def test_never_worse_than_the_best_of_five_seeds(monkeypatch, name):
     _, _, volume = searched(zoo(name), settings(8, fc="whole"))
     for other in ("kahypar", "mtkahypar"):
         assert volume <= min(searched(zoo(name), settings(8, other, fc="whole", seed=seed))[2] for seed in range(5))
+
+
+@pytest.mark.parametrize(("k", "time_limit_s", "num_seeds"), [(3, 10.0, 5), (8, 10.0, 5), (8, 1e-3, 1)])
+def test_asks_with_five_seeds_while_there_is_time(monkeypatch, k, time_limit_s, num_seeds):
+    asked = []
+    monkeypatch.setattr(board.Board, "is_proven", lambda self: False)
+    monkeypatch.setattr(coarse, "MOST_EXACT_COLUMNS", 0)
+
+    def noted(*arguments, partitioner, seed, time_limit_s):
+        asked.append((partitioner, seed))
+        return partition(*arguments, partitioner=partitioner, seed=seed, time_limit_s=time_limit_s)
+
+    monkeypatch.setattr(problem, "partition", noted)
+    _, found, volume = searched(zoo("lenet5"), settings(k, seed=3), time_limit_s)
+    for name in ("kahypar", "mtkahypar"):
+        assert sorted(seed for who, seed in asked if who == name) == list(range(3, 3 + num_seeds))
+    assert found.is_cut_short == (num_seeds == 1)
+    hypergraph = problem.Problem(*zoo("lenet5"), settings(k)).hypergraph()
+    seeds = range(3, 3 + num_seeds)
+    assert volume <= min(volume_bytes(hypergraph, partition(hypergraph, k, 0.1, seed=seed)) for seed in seeds)
 
 
 @pytest.mark.parametrize("name", ["lenet5", "blocksnet"])

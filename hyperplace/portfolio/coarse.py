@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from hyperplace.portfolio.candidate import Candidate, judged
 from hyperplace.portfolio.lanes import Stop, Task, run_lanes
 from hyperplace.portfolio.limits import SAFE, nothing_found, refuse_the_impossible
 from hyperplace.portfolio.names import BASELINES
-from hyperplace.portfolio.problem import Problem
+from hyperplace.portfolio.problem import LONGEST_S, Problem
 from hyperplace.values.partition import Partition
 from hyperplace.values.runs import Shares
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from hyperplace.steps.share.exact import ExactSearch
 
 FEW_PARTS = 4  # up to here the exact program usually ends
+MORE_SEEDS = 4  # that KaHyPar and Mt-KaHyPar are asked with once more, while there is time
 MOST_EXACT_COLUMNS = 3000  # beyond this many (run, part) pairs HiGHS does not get anywhere in the time there is
 
 
@@ -65,10 +67,10 @@ class _Searches:
         if self._problem.settings.k <= FEW_PARTS:
             return [
                 [self._baselines, self._kahypar, self._exact],
-                [self._mtkahypar, self._vcycle, self._pause, self._local, self._price],
+                [self._mtkahypar, self._vcycle, self._pause, self._local, *self._more_seeds(), self._price],
             ]
         return [
-            [self._local, self._exact],
+            [self._local, *self._more_seeds(), self._exact],
             [self._baselines, self._kahypar, self._vcycle, self._mtkahypar, self._price],
         ]
 
@@ -93,10 +95,19 @@ class _Searches:
     def _vcycle(self) -> None:
         self._try("vcycle")
 
-    def _try(self, name: str) -> None:
+    def _more_seeds(self) -> list[Task]:
+        """Return what asks again those whom another seed leads to another placement."""
+        seeds = range(1, 1 + MORE_SEEDS)
+        return [partial(self._again, name, seed) for seed in seeds for name in ("kahypar", "mtkahypar")]
+
+    def _again(self, name: str, more_seed: int) -> None:
+        if not (self._stop.is_over() or self._board.is_proven()):
+            self._try(name, more_seed, min(LONGEST_S, max(0.1, self._stop.seconds_left())))
+
+    def _try(self, name: str, more_seed: int = 0, time_limit_s: float = LONGEST_S) -> None:
         hypergraph = self._problem.hypergraph()
         if self._problem.settings.k <= hypergraph.num_vertices:
-            found = self._problem.partition(hypergraph, name)
+            found = self._problem.partition(hypergraph, name, more_seed=more_seed, time_limit_s=time_limit_s)
             self._board.offer(judged(hypergraph, found, self._problem.settings.imbalance))
 
     def _pause(self) -> None:

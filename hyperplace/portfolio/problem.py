@@ -14,6 +14,7 @@ from hyperplace.values.plan import Settings
 from hyperplace.values.profile import Profile
 from hyperplace.values.runs import Runs
 
+LONGEST_S = 300.0  # for a partitioner that sees only the hypergraph: then it hangs
 Cuts = dict[str, set[int]]  # layer -> filters at which a block must begin
 
 
@@ -45,10 +46,13 @@ class Problem:
         options = {"blocks": words.blocks, "fc": words.fc, "cuts": cuts, **rows}
         return build(self.graph, self.profile, grain=words.grain, **options)  # type: ignore[arg-type]
 
-    def partition(self, hypergraph: Hypergraph, name: str) -> Partition:
+    def partition(
+        self, hypergraph: Hypergraph, name: str, *, more_seed: int = 0, time_limit_s: float = LONGEST_S
+    ) -> Partition:
         """Return the partition that one of the partitioners that see only the hypergraph finds."""
         words = self.settings
-        return partition(hypergraph, words.k, words.imbalance, partitioner=name, seed=words.seed)
+        seed = words.seed + more_seed
+        return partition(hypergraph, words.k, words.imbalance, partitioner=name, seed=seed, time_limit_s=time_limit_s)
 
     def with_grain(self, grain: str) -> "Problem":
         return replace(self, settings=replace(self.settings, grain=grain))

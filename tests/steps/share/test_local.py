@@ -25,7 +25,7 @@ def test_finds_the_best_placement_of_small_graphs(shape, k):
         runs = random_runs(shape, seed, largest=3 if k == 2 or SHAPES[shape][0] < 4 else 2)
         limit = limit_of(runs, k, 0.6)
         best = best_of_all_placements(runs, k, limit)
-        found = search(runs, k, limit, num_moves=20_000)
+        found = search(runs, k, limit, num_moves=20_000, num_restarts=30)
         if best == np.inf:
             assert found is None
             continue
@@ -51,7 +51,7 @@ def test_same_seed_same_result():
 def test_vgg16_on_eight_parts():
     runs = vgg16_runs()
     limit = limit_of(runs, 8, 0.1)
-    found = search(runs, 8, limit, num_moves=300_000)
+    found = search(runs, 8, limit, num_moves=300_000, num_restarts=60)
     check(runs, found, limit)
     assert shares_volume(runs, found) <= 700 * MIB
 
@@ -104,14 +104,14 @@ def test_a_stop_returns_the_best_so_far():
 
 def test_no_work_at_all_is_one_part():
     runs = runs_of([3, 3], [0, 0], [MIB, MIB], reads=[(0, 1)])
-    found = search(runs, 3, 0.0, num_moves=5_000)
+    found = search(runs, 3, 0.0, num_moves=5_000, num_restarts=30)
     assert shares_volume(runs, found) == 0
 
 
 def test_more_parts_than_filters_of_a_layer():
     runs = runs_of([2, 3, 2], [1, 1, 1], [MIB] * 3, reads=[(0, 1), (1, 2)])
     limit = 1.0
-    found = search(runs, 7, limit, num_moves=50_000)
+    found = search(runs, 7, limit, num_moves=50_000, num_restarts=30)
     check(runs, found, limit)
 
 
