@@ -107,23 +107,29 @@ def test_never_worse_than_the_best_of_five_seeds(monkeypatch, name):
         assert volume <= min(searched(zoo(name), settings(8, other, fc="whole", seed=seed))[2] for seed in range(5))
 
 
-@pytest.mark.parametrize(("k", "time_limit_s", "num_seeds"), [(3, 10.0, 5), (8, 10.0, 5), (8, 1e-3, 1)])
+@pytest.mark.parametrize(("k", "time_limit_s", "num_seeds"), [(3, 120.0, 5), (8, 120.0, 5), (8, 1e-3, 1)])
 def test_asks_with_five_seeds_while_there_is_time(monkeypatch, k, time_limit_s, num_seeds):
-    asked = []
-    monkeypatch.setattr(board.Board, "is_proven", lambda self: False)
-    monkeypatch.setattr(coarse, "MOST_EXACT_COLUMNS", 0)
+    asked = {"kahypar": [], "mtkahypar": [], "local": []}
 
     def noted(*arguments, partitioner, seed, time_limit_s):
-        asked.append((partitioner, seed))
+        asked.setdefault(partitioner, []).append(seed)
         return partition(*arguments, partitioner=partitioner, seed=seed, time_limit_s=time_limit_s)
 
+    def noted_local(*arguments, seed, stop, search=local.search):
+        asked["local"].append(seed)
+        return search(*arguments, seed=seed, stop=stop)
+
     monkeypatch.setattr(problem, "partition", noted)
+    monkeypatch.setattr(local, "search", noted_local)
+    monkeypatch.setattr(board.Board, "is_proven", lambda self: False)
+    monkeypatch.setattr(coarse, "MOST_EXACT_COLUMNS", 0)
+    monkeypatch.setattr(coarse, "MOST_COLUMNS_OF_MANY_PARTS", 0)
     _, found, volume = searched(zoo("lenet5"), settings(k, seed=3), time_limit_s)
-    for name in ("kahypar", "mtkahypar"):
-        assert sorted(seed for who, seed in asked if who == name) == list(range(3, 3 + num_seeds))
+    seeds = list(range(3, 3 + num_seeds))
+    assert sorted(asked["kahypar"]) == sorted(asked["mtkahypar"]) == seeds
+    assert asked["local"] == (seeds if k > coarse.FEW_PARTS else [3])
     assert found.is_cut_short == (num_seeds == 1)
     hypergraph = problem.Problem(*zoo("lenet5"), settings(k)).hypergraph()
-    seeds = range(3, 3 + num_seeds)
     assert volume <= min(volume_bytes(hypergraph, partition(hypergraph, k, 0.1, seed=seed)) for seed in seeds)
 
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from hyperplace.steps.share.exact import ExactSearch
 
 FEW_PARTS = 4  # up to here the exact program usually ends
-MORE_SEEDS = 4  # that KaHyPar and Mt-KaHyPar are asked with once more, while there is time
 MOST_EXACT_COLUMNS = 3000  # beyond this many (run, part) pairs HiGHS does not get anywhere in the time there is
+MOST_COLUMNS_OF_MANY_PARTS = 300  # beyond this many and a few parts the others use that time better
+MORE_SEEDS = range(1, 5)  # to ask with once more, while there is time
 
 
 def coarse(problem: Problem, stop: Stop, on_progress: OnProgress) -> Candidate:
@@ -67,10 +68,17 @@ class _Searches:
         if self._problem.settings.k <= FEW_PARTS:
             return [
                 [self._baselines, self._kahypar, self._exact],
-                [self._mtkahypar, self._vcycle, self._pause, self._local, *self._more_seeds(), self._price],
+                [
+                    self._mtkahypar,
+                    self._vcycle,
+                    self._pause,
+                    self._local,
+                    *self._again("kahypar", "mtkahypar"),
+                    self._price,
+                ],
             ]
         return [
-            [self._local, *self._more_seeds(), self._exact],
+            [self._local, *self._again("kahypar", "mtkahypar"), self._exact, *self._again("local")],
             [self._baselines, self._kahypar, self._vcycle, self._mtkahypar, self._price],
         ]
 
@@ -95,13 +103,16 @@ class _Searches:
     def _vcycle(self) -> None:
         self._try("vcycle")
 
-    def _more_seeds(self) -> list[Task]:
-        """Return what asks again those whom another seed leads to another placement."""
-        seeds = range(1, 1 + MORE_SEEDS)
-        return [partial(self._again, name, seed) for seed in seeds for name in ("kahypar", "mtkahypar")]
+    def _again(self, *names: str) -> list[Task]:
+        """Return what asks those again whom another seed leads to another placement."""
+        return [partial(self._once_more, name, seed) for seed in MORE_SEEDS for name in names]
 
-    def _again(self, name: str, more_seed: int) -> None:
-        if not (self._stop.is_over() or self._board.is_proven()):
+    def _once_more(self, name: str, more_seed: int) -> None:
+        if self._stop.is_over() or self._board.is_proven():
+            return
+        if name == "local":
+            self._local(more_seed)
+        else:
             self._try(name, more_seed, min(LONGEST_S, max(0.1, self._stop.seconds_left())))
 
     def _try(self, name: str, more_seed: int = 0, time_limit_s: float = LONGEST_S) -> None:
@@ -114,14 +125,14 @@ class _Searches:
         """Leave the exact program the time it mostly needs before the local search is compiled and started."""
         self._stop.wait(2.0)
 
-    def _local(self) -> None:
+    def _local(self, more_seed: int = 0) -> None:
         from hyperplace.steps.share.local import search
 
-        settings = self._problem.settings
+        settings, limit = self._problem.settings, self._problem.limit * SAFE
         # With few parts it only helps the exact program, in the time that has; with many it is the search.
         helps = settings.k <= FEW_PARTS and settings.partitioner == "auto"
-        stop = self._stop.is_over if helps else self._stop.is_told
-        found = search(self._problem.runs, settings.k, self._problem.limit * SAFE, seed=settings.seed, stop=stop)
+        stop = self._stop.is_over if helps or more_seed else self._stop.is_told
+        found = search(self._problem.runs, settings.k, limit, seed=settings.seed + more_seed, stop=stop)
         if found is not None:
             self._board.offer_shares(found)
 
@@ -129,7 +140,9 @@ class _Searches:
         from hyperplace.steps.share.exact import ExactSearch
 
         runs, settings = self._problem.runs, self._problem.settings
-        if settings.k * len(runs.layers) > MOST_EXACT_COLUMNS or self._stop.is_over() or self._board.is_proven():
+        is_one_of_many = settings.partitioner == "auto" and settings.k > FEW_PARTS
+        most_columns = MOST_COLUMNS_OF_MANY_PARTS if is_one_of_many else MOST_EXACT_COLUMNS
+        if settings.k * len(runs.layers) > most_columns or self._stop.is_over() or self._board.is_proven():
             return
         start = self._start()
         self._exact_search = ExactSearch(runs, settings.k, self._problem.limit, seed=settings.seed)

@@ -28,9 +28,9 @@ def search(
 ) -> Found:
     """Return the best balanced placement that the settings' partitioner finds, and the hypergraph it belongs to.
 
-    `time_limit_s` is for the exact programs and the bounds; 0 means to the end. The local searches always run their
-    course, so that the same seed gives the same result. Ctrl-C ends the search with the best so far. `coarse` is a
-    coarse placement for the other grains to begin with; without one it is searched for first.
+    `time_limit_s` is for exact programs, further seeds and bounds; 0 means to the end. The first local search always
+    runs its course, so that the same seed gives the same result. Ctrl-C ends the search with the best so far. `coarse`
+    is a coarse placement for the other grains to begin with; without one it is searched for first.
     """
     check_name(settings.partitioner)
     problem = Problem(graph, profile, settings)
