@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from torch import nn
 
 import hyperplace
 from hyperplace import portfolio
-from hyperplace.errors import BalanceError, HyperplaceError, UsageError
+from hyperplace.errors import BalanceError, HyperplaceError, PartitionerTimeout, UsageError
 from hyperplace.models import load_model
 from hyperplace.portfolio import board, coarse, fine, problem
 from hyperplace.steps.capture import capture
@@ -157,6 +158,73 @@ def test_one_part_moves_nothing(partitioner, grain):
     assert volume == 0
     assert set(found.part_of.tolist()) == {0}
     assert len(found.part_of) == hypergraph.num_vertices
+
+
+@pytest.mark.parametrize("partitioner", ["auto", "exact"])
+def test_rounding_to_whole_filters_loses_nothing(partitioner):
+    """The fractions of LeNet-5's best placement on four parts are no whole filters."""
+    _, found, volume = searched(zoo("lenet5"), settings(4, partitioner, imbalance=0.3), 60.0)
+    assert found.bound_bytes >= volume * (1 - 1e-3)
+    assert not found.is_cut_short
+
+
+@pytest.mark.parametrize("imbalance", [1e30, 1e308])
+@pytest.mark.parametrize("partitioner", [*portfolio.SYMMETRIC, "kahypar"])
+def test_everything_fits_on_one_part_where_balance_does_not_matter(partitioner, imbalance):
+    _, found, volume = searched(tiny(), settings(3, partitioner, imbalance))
+    if partitioner in ("auto", "exact"):
+        assert volume == found.bound_bytes == 0
+
+
+@pytest.mark.parametrize("partitioner", portfolio.SYMMETRIC)
+def test_a_perfect_balance_is_found_where_there_is_one(partitioner):
+    searched(tiny(), settings(2, partitioner, imbalance=0.0))
+
+
+def test_a_partitioner_out_of_time_cuts_the_search_short(monkeypatch):
+    def late(*arguments, partitioner, **more):
+        if partitioner == "mtkahypar":
+            raise PartitionerTimeout("late")
+        return partition(*arguments, partitioner=partitioner, **more)
+
+    monkeypatch.setattr(problem, "partition", late)
+    monkeypatch.setattr(board.Board, "raise_bound", lambda self, bound_bytes: None)
+    monkeypatch.setattr(coarse, "MOST_COLUMNS_OF_MANY_PARTS", 0)
+    _, found, _ = searched(tiny(), settings(5), 0.0)
+    assert found.is_cut_short
+
+
+@pytest.mark.parametrize("grain", ["coarse", "fine"])
+def test_more_parts_than_a_grid_has_vertices(grain):
+    """One layer of many filters: a fine grid of a few blocks is too coarse, a coarse placement is not."""
+    with torch.device("meta"):
+        model = graphed(nn.Conv2d(1, 64, 3), torch.empty(2, 1, 8, 8))
+    searched(model, settings(20, grain=grain, imbalance=0.5))
+
+
+def test_more_parts_than_filters_leave_the_rows(monkeypatch):
+    few = partial(hybrid_local.search_modes, num_moves=1000, num_restarts=2)
+    monkeypatch.setattr(hybrid_local, "search_modes", few)
+    with torch.device("meta"):
+        model = graphed(nn.Conv2d(1, 8, 3), torch.empty(2, 1, 8, 8))
+    grains = portfolio.search_grains(*model, settings(16, imbalance=0.5), time_limit_s=2.0)
+    assert "more than the" in grains["coarse"]
+    assert "begins with a coarse placement" in grains["fine"]
+    hypergraph, found = grains["hybrid"]
+    assert is_feasible(work_per_part(hypergraph, found), 0.5)
+
+
+def test_kernels_heavier_than_their_filters_leave_the_other_grains(monkeypatch):
+    """Measured kernels need not add up to their filter: a balanced coarse placement may be too heavy as a fine one."""
+    few = partial(hybrid_local.search_modes, num_moves=1000, num_restarts=2)
+    monkeypatch.setattr(hybrid_local, "search_modes", few)
+    monkeypatch.setattr(fine, "FINE_BLOCKS", ())
+    graph, profile = tiny()
+    uneven = [replace(cost, kernel_work=cost.kernel_work * 10**n) for n, cost in enumerate(profile.layers)]
+    heavy = replace(profile, layers=tuple(uneven))
+    grains = portfolio.search_grains(graph, heavy, settings(2, imbalance=0.1), time_limit_s=2.0)
+    assert "no fine placement" in grains["fine"]
+    assert {type(grains["coarse"]), type(grains["hybrid"])} == {tuple}
 
 
 @pytest.mark.parametrize("partitioner", portfolio.SYMMETRIC)

@@ -10,6 +10,7 @@ from hyperplace.portfolio.candidate import Candidate, cut, owners_of
 from hyperplace.portfolio.names import ORDER
 from hyperplace.portfolio.problem import Problem
 from hyperplace.steps.share.arrange import arrange, counted
+from hyperplace.values.plan import PROVEN_GAP
 from hyperplace.values.runs import Runs, Shares, shares_volume
 
 NEAR = 5e-4  # of the volume: no search looks for less
@@ -60,10 +61,10 @@ class Board:
         theirs = [shares for shares in self.known() if shares.found_by in finders]
         return min(theirs, key=lambda one: (shares_volume(self._problem.runs, one), _place(one.found_by)), default=None)
 
-    def is_proven(self) -> bool:
-        """Say whether the best result is as good as the best possible, as near as the exact program looks."""
+    def is_proven(self, gap: float = NEAR) -> bool:
+        """Say whether the best result is that near the best possible, by default as near as the exact program looks."""
         with self._lock:
-            return self._best is not None and self._bound >= self._best.volume_bytes * (1 - NEAR)
+            return self._best is not None and self._bound >= self._best.volume_bytes * (1 - gap)
 
     def result(self, *, is_cut_short: bool) -> Candidate | None:
         """Return the best result with its bound."""
@@ -74,8 +75,11 @@ class Board:
         # A bound within the solver's tolerance above a real placement is that placement's volume; one further above
         # is no bound at all.
         bound = min(bound, best.volume_bytes) if bound <= best.volume_bytes * (1 + 1e-4) else 0
-        is_proven = bound >= best.volume_bytes * (1 - 1e-3)
-        found = replace(best.partition, bound_bytes=bound or None, is_cut_short=is_cut_short and not is_proven)
+        is_proven = bound >= best.volume_bytes * (1 - PROVEN_GAP)
+        has_bound = bound > 0 or best.volume_bytes == 0
+        found = replace(
+            best.partition, bound_bytes=bound if has_bound else None, is_cut_short=is_cut_short and not is_proven
+        )
         return replace(best, partition=found)
 
     def _report(self) -> None:

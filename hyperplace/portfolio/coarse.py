@@ -10,10 +10,11 @@ import numpy as np
 from hyperplace.portfolio.board import Board, OnProgress, credited
 from hyperplace.portfolio.candidate import Candidate, judged
 from hyperplace.portfolio.lanes import Stop, Task, run_lanes
-from hyperplace.portfolio.limits import SAFE, nothing_found, refuse_the_impossible
+from hyperplace.portfolio.limits import nothing_found, refuse_the_impossible
 from hyperplace.portfolio.names import BASELINES
 from hyperplace.portfolio.problem import LONGEST_S, Problem
 from hyperplace.values.partition import Partition
+from hyperplace.values.plan import PROVEN_GAP
 from hyperplace.values.runs import Shares
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 FEW_PARTS = 4  # up to here the exact program usually ends
 MOST_EXACT_COLUMNS = 3000  # beyond this many (run, part) pairs HiGHS does not get anywhere in the time there is
-MOST_COLUMNS_OF_MANY_PARTS = 300  # beyond this many and a few parts the others use that time better
+MOST_COLUMNS_OF_MANY_PARTS = 300  # the same for more than a few parts: beyond, the others use that time better
 MORE_SEEDS = range(1, 5)  # to ask with once more, while there is time
 
 
@@ -39,7 +40,7 @@ def coarse(problem: Problem, stop: Stop, on_progress: OnProgress) -> Candidate:
         interrupted = fault
     finally:
         searches.cancel()
-    best = board.result(is_cut_short=stop.is_cut_short)
+    best = board.result(is_cut_short=stop.is_cut_short or stop.is_interrupted)
     if best is None:
         raise interrupted or nothing_found(problem)
     return best
@@ -84,8 +85,8 @@ class _Searches:
 
     def cancel(self) -> None:
         """End the exact program, if it still runs."""
-        if self._exact_search:
-            self._exact_search.cancel()
+        if search := self._exact_search:
+            search.cancel()
 
     def _baselines(self) -> None:
         for name in BASELINES:
@@ -128,8 +129,8 @@ class _Searches:
     def _local(self, more_seed: int = 0) -> None:
         from hyperplace.steps.share.local import search
 
-        settings, limit = self._problem.settings, self._problem.limit * SAFE
-        # With few parts it only helps the exact program, in the time that has; with many it is the search.
+        settings, limit = self._problem.settings, self._problem.safe_limit
+        # With few parts it runs beside the exact program, in the time that has; with many it is the search.
         helps = settings.k <= FEW_PARTS and settings.partitioner == "auto"
         stop = self._stop.is_over if helps or more_seed else self._stop.is_told
         found = search(self._problem.runs, settings.k, limit, seed=settings.seed + more_seed, stop=stop)
@@ -140,21 +141,23 @@ class _Searches:
         from hyperplace.steps.share.exact import ExactSearch
 
         runs, settings = self._problem.runs, self._problem.settings
-        is_one_of_many = settings.partitioner == "auto" and settings.k > FEW_PARTS
-        most_columns = MOST_COLUMNS_OF_MANY_PARTS if is_one_of_many else MOST_EXACT_COLUMNS
-        if settings.k * len(runs.layers) > most_columns or self._stop.is_over() or self._board.is_proven():
+        most_columns = MOST_EXACT_COLUMNS if settings.k <= FEW_PARTS else MOST_COLUMNS_OF_MANY_PARTS
+        is_too_large = settings.k * len(runs.layers) > most_columns and settings.partitioner == "auto"
+        if is_too_large or self._stop.is_over() or self._board.is_proven():
             return
         start = self._start()
         self._exact_search = ExactSearch(runs, settings.k, self._problem.limit, seed=settings.seed)
+        if self._stop.is_told():  # while this waited or built: cancel() has been and gone
+            return
         found = self._exact_search.run(start=start, time_limit_s=self._stop.seconds_left())
         self._exact_search = None
         self._board.raise_bound(found.bound_bytes)
         if found.shares is not None:
             self._board.offer_shares(credited(runs, found.shares, start))
-        if found.is_complete:
-            self._stop.tell(cut_short=False)
-        else:
+        if not found.is_complete:
             self._stop.is_cut_short = True
+        elif self._board.is_proven(PROVEN_GAP):
+            self._stop.tell(cut_short=False)
 
     def _start(self) -> Shares | None:
         """Return the best of those that have always ended by now, so that it does not matter who was faster."""

@@ -44,19 +44,28 @@ class FineSearch:
                 return
             with suppress(BalanceError, PartitionerError):  # too coarse a grid, or the partitioner fails on it
                 self._found.append(_polished(self._problem.with_blocks(min(blocks, most or blocks)), most_moves))
-            self._on_progress(f"best {self._best().volume_bytes / 2**20:.1f} MiB")
+                self._on_progress(f"best {self._best().volume_bytes / 2**20:.1f} MiB")
 
     def result(self) -> Candidate:
         best, is_cut_short = self._best(), self._is_cut_short or self._stop.is_told()
         return replace(best, partition=replace(best.partition, is_cut_short=is_cut_short, bound_bytes=None))
 
     def _best(self) -> Candidate:
-        return min((one for one in self._found if one.is_feasible), key=lambda one: one.volume_bytes)
+        balanced = [one for one in self._found if one.is_feasible]
+        if not balanced:  # measured kernels do not add up to their filters, so the coarse start may be too heavy
+            settings = self._problem.settings
+            raise BalanceError(
+                f"no fine placement within imbalance {settings.imbalance:g} was found at k={settings.k}; "
+                "raise --imbalance or lower --k"
+            )
+        return min(balanced, key=lambda one: one.volume_bytes)
 
 
 def _polished(problem: Problem, most_moves: int | None) -> Candidate:
     from hyperplace.steps.partition.polish import MOST_MOVES, polish
 
     grid, imbalance = problem.hypergraph(), problem.settings.imbalance
+    if problem.settings.k > grid.num_vertices:
+        raise BalanceError(f"a grid of {grid.num_vertices} vertices is too coarse for k={problem.settings.k}")
     start, options = problem.partition(grid, "kahypar"), {"most_moves": most_moves or MOST_MOVES}
     return judged(grid, polish(grid, start, imbalance, seed=problem.settings.seed, **options), imbalance)

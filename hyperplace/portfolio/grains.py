@@ -51,12 +51,16 @@ def _other_grains(problem: Problem, start: Candidate | str, time_limit_s: float,
             run_lanes([[fine.run]], stop)
     hybrid.cancel()
     if fine:
-        found["fine"] = fine.result()
-    try:
-        found["hybrid"] = hybrid.result()
-    except BalanceError as refused:
-        found["hybrid"] = str(refused)
+        found["fine"] = _result(fine)
+    found["hybrid"] = _result(hybrid)
     return found
+
+
+def _result(search: FineSearch | HybridSearch) -> Candidate | str:
+    try:
+        return search.result()
+    except BalanceError as refused:
+        return str(refused)
 
 
 def _is_promising(fine: FineSearch, hybrid: HybridSearch) -> bool:

@@ -15,14 +15,13 @@ from hyperplace.errors import BalanceError, PartitionerError
 from hyperplace.portfolio.board import OnProgress
 from hyperplace.portfolio.candidate import Candidate, cut, judged, owners_of
 from hyperplace.portfolio.lanes import Stop, run_lanes
-from hyperplace.portfolio.limits import SAFE
 from hyperplace.portfolio.names import BASELINES
 from hyperplace.portfolio.problem import Problem
 from hyperplace.steps.share.arrange import counted
 from hyperplace.steps.share.hybrid_arrange import arrange_modes
 from hyperplace.steps.share.hybrid_starts import by_filters, data_parallel, pipeline
 from hyperplace.values.modes import ModeShares, modes_volume, modes_work
-from hyperplace.values.partition import balance_limit
+from hyperplace.values.plan import PROVEN_GAP
 
 if TYPE_CHECKING:
     from hyperplace.steps.share.hybrid_exact import HybridProgram
@@ -54,7 +53,7 @@ class HybridSearch:
     ) -> None:
         self._problem, self._runs, self._settings = problem, problem.hybrid_runs, problem.settings
         self._time_limit_s, self._stop, self._on_progress = time_limit_s or np.inf, stop, on_progress
-        self._limit = balance_limit(1, self._settings.k, self._settings.imbalance) * self._runs.runs.total_work
+        self._limit, self._safe_limit = problem.limit, problem.safe_limit
         self._found: list[Candidate] = []
         self._bound = 0.0
         self._is_cut_short = False
@@ -64,7 +63,7 @@ class HybridSearch:
 
     def run(self) -> None:
         """Try the baselines, then improve on them until done or told to stop."""
-        starts = [pipeline(self._runs, self._settings.k, self._limit * SAFE), *self._baselines()]
+        starts = [pipeline(self._runs, self._settings.k, self._safe_limit), *self._baselines()]
         starts.append(data_parallel(self._runs, self._settings.k))
         for shares in starts:
             self._offer(shares)
@@ -87,7 +86,7 @@ class HybridSearch:
         best = min(balanced, key=lambda candidate: candidate.volume_bytes)
         bound = min(int(self._bound), best.volume_bytes) if self._settings.k > 1 else 0
         has_bound = bound > 0 or best.volume_bytes == 0
-        is_proven = bound >= best.volume_bytes * (1 - 1e-3)
+        is_proven = bound >= best.volume_bytes * (1 - PROVEN_GAP)
         is_cut_short = self._is_cut_short or self._stop.is_told() or best.partition.is_cut_short
         found = replace(
             best.partition,
@@ -137,7 +136,7 @@ class HybridSearch:
     def _local(self, starts: list[ModeShares], seed: int) -> ModeShares | None:
         from hyperplace.steps.share.hybrid_local import search_modes
 
-        stop, limit = self._stop.is_told, self._limit * SAFE
+        stop, limit = self._stop.is_told, self._safe_limit
         found = search_modes(self._runs, limit, starts, seed=seed, stop=stop, on_best=self._report)
         if found:
             self._offer(found)
@@ -147,6 +146,8 @@ class HybridSearch:
         from hyperplace.steps.share.hybrid_exact import HybridProgram
 
         self._program = HybridProgram(self._runs, self._settings.k, self._limit, seed=self._settings.seed)
+        if self._stop.is_told():  # while this was built: cancel() has been and gone
+            return None
         found = self._program.run(start=start, time_limit_s=self._time_limit_s)
         self._bound = found.bound_bytes
         self._is_cut_short = not found.is_complete

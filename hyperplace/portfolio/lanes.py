@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hyperplace.errors import BalanceError, PartitionerError
+from hyperplace.errors import BalanceError, PartitionerError, PartitionerTimeout
 
 Task = Callable[[], None]
 
@@ -74,8 +74,8 @@ def _run(lane: Sequence[Task], stop: Stop, faults: list[BaseException]) -> None:
             return
         try:
             task()
-        except (BalanceError, PartitionerError):
-            continue  # another search may do better; if none does, the result says so
+        except (BalanceError, PartitionerError) as fault:  # another search may do better; if none, the result says so
+            stop.is_cut_short |= isinstance(fault, PartitionerTimeout)
         except BaseException as fault:  # a worker's edge: whatever it is, it must reach the caller
             faults.append(fault)
             stop.tell(cut_short=False)

@@ -2,23 +2,21 @@
 
 import numpy as np
 
-from hyperplace.errors import BalanceError, UsageError
+from hyperplace.errors import BalanceError
 from hyperplace.portfolio.names import BASELINES
 from hyperplace.portfolio.problem import Problem
-from hyperplace.values.partition import balance_limit, max_over_avg, work_per_part
-
-SAFE = 1 - 1e-6  # of the limit, for shares of work that becomes rounded weights
+from hyperplace.values.partition import max_over_avg, work_per_part
 
 
 def refuse_the_impossible(problem: Problem) -> None:
     """Say which piece cannot be placed at all: a filter, or a layer that is never split."""
     runs, settings = problem.runs, problem.settings
     if settings.k > runs.sizes.sum():
-        raise UsageError(f"k={settings.k} is more than the {runs.sizes.sum()} filters; lower --k")
+        raise BalanceError(f"k={settings.k} is more than the {runs.sizes.sum()} filters; lower --k")
     weights = runs.work * np.where(runs.is_solid, runs.sizes, 1)
     heaviest = int(np.argmax(weights))
     average = runs.total_work / settings.k
-    if weights[heaviest] > balance_limit(1, 1, settings.imbalance) * average:
+    if weights[heaviest] > problem.limit:
         what = "layer" if runs.is_solid[heaviest] else "a filter of"
         ratio = weights[heaviest] / average
         raise BalanceError(
@@ -29,13 +27,13 @@ def refuse_the_impossible(problem: Problem) -> None:
 
 def nothing_found(problem: Problem) -> BalanceError:
     """Return the error that names an imbalance which can be met: one that a method without a limit happens to meet."""
-    hypergraph = problem.hypergraph()
+    hypergraph, settings = problem.hypergraph(), problem.settings
+    advice = f"no placement within imbalance {settings.imbalance:g} was found at k={settings.k}; raise --imbalance"
+    if settings.k > hypergraph.num_vertices:
+        return BalanceError(f"{advice} or --blocks, or lower --k")
     found = [problem.partition(hypergraph, name) for name in (*BASELINES, "random")]
     lightest = min(max_over_avg(work_per_part(hypergraph, one)) for one in found)
-    return BalanceError(
-        f"no placement within imbalance {problem.settings.imbalance:g} was found at k={problem.settings.k}; "
-        f"raise --imbalance to {_rounded_up(lightest)} or lower --k"
-    )
+    return BalanceError(f"{advice} to {_rounded_up(lightest)} or lower --k")
 
 
 def _rounded_up(over_average: float) -> str:

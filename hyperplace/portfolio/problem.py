@@ -9,11 +9,12 @@ from hyperplace.steps.partition import partition
 from hyperplace.values.graph import Graph
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.modes import HybridRuns
-from hyperplace.values.partition import Partition
+from hyperplace.values.partition import Partition, balance_limit
 from hyperplace.values.plan import Settings
 from hyperplace.values.profile import Profile
 from hyperplace.values.runs import Runs
 
+SAFE = 1 - 1e-6
 LONGEST_S = 300.0  # for a partitioner that sees only the hypergraph: then it hangs
 Cuts = dict[str, set[int]]  # layer -> filters at which a block must begin
 
@@ -37,7 +38,12 @@ class Problem:
     @property
     def limit(self) -> float:
         """The most work a part may have, in the unit of the runs."""
-        return (1 + self.settings.imbalance) * self.runs.total_work / self.settings.k
+        return balance_limit(self.runs.total_work, self.settings.k, self.settings.imbalance)
+
+    @property
+    def safe_limit(self) -> float:
+        """The limit for shares of work, which rounding to weights may add to; never less than the average part."""
+        return max(self.limit * SAFE, self.runs.total_work / self.settings.k)
 
     def hypergraph(self, cuts: Cuts | None = None, row_cuts: Collection[int] = ()) -> Hypergraph:
         """Return the hypergraph of blocks, cut also where asked."""

@@ -59,9 +59,9 @@ def volume_bytes(hypergraph: Hypergraph, partition: Partition) -> int:
     return int(volume_per_net(hypergraph, partition).sum())
 
 
-def balance_limit(total_weight: int, num_parts: int, imbalance: float) -> float:
-    """Return the most work a part may have."""
-    return (1 + imbalance) * total_weight / num_parts
+def balance_limit(total_weight: float, num_parts: int, imbalance: float) -> float:
+    """Return the most work a part may have; never more than there is."""
+    return min(1 + imbalance, num_parts) * total_weight / num_parts
 
 
 def max_over_avg(work: Ints) -> float:

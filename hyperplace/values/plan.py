@@ -66,8 +66,8 @@ class Settings:
             yield f"blocks {self.blocks} is less than 1; give the most blocks per layer, or all"
         if self.row_blocks < 1:
             yield f"row blocks {self.row_blocks} is less than 1; give --row-blocks 1 or more"
-        if self.seed < 0:
-            yield f"seed {self.seed} is negative; give --seed 0 or more"
+        if not 0 <= self.seed < 2**31:
+            yield f"seed {self.seed} is outside 0..{2**31 - 1}; give another --seed"
         words = (
             ("grain", self.grain, (*GRAINS, AUTO)),
             ("fc", self.fc, FC),

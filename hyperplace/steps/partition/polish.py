@@ -112,7 +112,8 @@ def _overload(nets: Nets, state: State, one: int, other: int) -> float:
 def _anneal(nets: Nets, state: State, best: Ints, hot: float, num_moves: int, seed: int) -> None:
     """Keep the best balanced partition seen in `best`; it starts as the state's own, which is balanced."""
     np.random.seed(seed)
-    volume, lowest, excess, heat, price = 0.0, 0.0, 0.0, hot, 100 * hot / nets.limit
+    volume, lowest, excess, heat = 0.0, 0.0, 0.0, hot
+    price = 100 * hot / nets.limit if nets.limit > 0 else 0.0
     cooling, rising = 0.001 ** (1000.0 / num_moves), 300.0 ** (1000.0 / num_moves)
     for step in range(num_moves):
         if step % 1000 == 999:

@@ -52,21 +52,21 @@ class Limits:
 
 def ask(question: Question, limits: Limits, script: Path = HERE / "child.py") -> Ints:
     """Return one row of parts per seed, or raise a PartitionerError."""
-    with tempfile.TemporaryDirectory(prefix="hyperplace-", ignore_cleanup_errors=True) as folder:
-        request, answer, log = (Path(folder) / name for name in ("request.npz", "answer.npz", "log"))
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="hyperplace-", ignore_cleanup_errors=True) as folder:
+            request, answer, log = (Path(folder) / name for name in ("request.npz", "answer.npz", "log"))
             np.savez(request, **asdict(question))
             code = _run([str(script), str(request), str(answer)], log, limits)
-        except subprocess.TimeoutExpired:
-            raise PartitionerTimeout(
-                f"{question.solver} did not end within {limits.time_s:g} s at k={question.num_parts}; "
-                "raise the time limit or lower --blocks"
-            ) from None
-        except OSError as fault:
-            raise PartitionerError(f"the {question.solver} process could not be started: {fault}") from fault
-        if code != 0:
-            raise _death(question.solver, code, _tail(log), limits)
-        return _read_answer(answer, question, log)
+            if code != 0:
+                raise _death(question.solver, code, _tail(log), limits)
+            return _read_answer(answer, question, log)
+    except subprocess.TimeoutExpired:
+        raise PartitionerTimeout(
+            f"{question.solver} did not end within {limits.time_s:g} s at k={question.num_parts}; "
+            "raise the time limit or lower --blocks"
+        ) from None
+    except OSError as fault:
+        raise PartitionerError(f"the {question.solver} process could not be started: {fault}") from fault
 
 
 def _run(arguments: list[str], log: Path, limits: Limits) -> int:
@@ -100,7 +100,8 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 def _death(solver: str, code: int, tail: str, limits: Limits) -> PartitionerError:
     if code == EXIT_MISSING_LIBRARY:
-        return PartitionerError(f"{solver} cannot be loaded ({tail}); install it with: pip install {solver}")
+        package = "mtkahypar" if solver == "vcycle" else solver
+        return PartitionerError(f"{solver} cannot be loaded ({tail}); install it with: pip install {package}")
     how = f"died of signal {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
     if any(sign in tail for sign in OUT_OF_MEMORY):
         how += f", out of memory (its limit is {limits.memory_bytes / 2**30:.3g} GiB)"

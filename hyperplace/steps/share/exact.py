@@ -1,10 +1,14 @@
 """The exact placement: a mixed-integer program over the shares of every run on every part.
 
-Parts are interchangeable; ordering them by their load leaves one of the k! copies of each solution. HiGHS proves VGG16
-at k = 2 and 4 in seconds; beyond that it improves a given start and its bound is weak (bound.py does better there).
+Parts are interchangeable; ordering them by their load leaves one of the k! copies of each solution. Shares are
+fractions first, which is much faster, and rounded to whole filters. Where that loses something, as it does where
+filters are few, the program is solved again in whole filters. HiGHS proves VGG16 at k = 2 and 4 in seconds; beyond that
+it improves a given start and its bound is weak (bound.py does better there).
 """
 
+import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -12,15 +16,16 @@ from hyperplace.steps.share.milp import Program, Solver
 from hyperplace.steps.share.part import MIB, PartColumns, add_part, load_terms, received_shares
 from hyperplace.steps.share.rounding import rounded
 from hyperplace.values.arrays import Floats, Ints
-from hyperplace.values.runs import Runs, Shares
+from hyperplace.values.runs import Runs, Shares, shares_volume
 
-GAP = 5e-4  # where the search stops: within 0.05 % of the best possible
+GAP = 5e-4  # where a solve stops: within 0.05 % of the best possible
+LOSS = 1e-3  # what rounding may lose, together with that
 SLACK = 1e-6  # of the limit: what rounding a weight may add, so that the bound stays a bound
 
 
 @dataclass(frozen=True)
 class Exact:
-    """The best shares found (None: none), a proven lower bound on the volume, and whether the search ended."""
+    """The best shares found, if any, a proven lower bound on the volume, and whether the search ended."""
 
     shares: Shares | None
     bound_bytes: float
@@ -28,12 +33,39 @@ class Exact:
 
 
 class ExactSearch:
-    """One program, ready to be solved once; `cancel` ends it from another thread."""
+    """One search, to be run once; `cancel` ends it from another thread, also before it has begun."""
 
     def __init__(self, runs: Runs, num_parts: int, limit: float, *, seed: int = 0, threads: int = 1) -> None:
+        self._runs, self._is_cancelled = runs, False
+        self._make = partial(_Shares, runs, num_parts, limit, seed=seed, threads=threads)
+        self._program = self._make(is_whole=False)
+
+    def run(self, *, start: Shares | None = None, time_limit_s: float = np.inf) -> Exact:
+        """Search until proven, until the time is up or until cancelled."""
+        end = time.monotonic() + time_limit_s
+        found = self._program.run(start, time_limit_s)
+        if not found.is_complete or self._is_proven(found):
+            return found
+        self._program = self._make(is_whole=True)
+        seconds_left = max(0.0, end - time.monotonic())
+        better = self._program.run(found.shares or start, 0.0 if self._is_cancelled else seconds_left)
+        return Exact(better.shares or found.shares, max(found.bound_bytes, better.bound_bytes), better.is_complete)
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        self._program.cancel()
+
+    def _is_proven(self, found: Exact) -> bool:
+        return found.shares is not None and shares_volume(self._runs, found.shares) * (1 - LOSS) <= found.bound_bytes
+
+
+class _Shares:
+    """The program of all parts, in fractions of runs or in whole filters."""
+
+    def __init__(self, runs: Runs, num_parts: int, limit: float, *, is_whole: bool, seed: int, threads: int) -> None:
         self._runs, self._limit = runs, limit
         program = Program()
-        self._parts = [add_part(program, runs, limit * (1 + SLACK)) for _ in range(num_parts)]
+        self._parts = [add_part(program, runs, limit * (1 + SLACK), is_whole=is_whole) for _ in range(num_parts)]
         for run in range(len(runs.layers)):
             program.row({part.share[run]: 1.0 for part in self._parts}, low=1.0, high=1.0)
         for heavy, light in zip(self._parts[:-1], self._parts[1:], strict=True):
@@ -41,11 +73,10 @@ class ExactSearch:
         self._num_columns = len(program.cost)
         self._solver = Solver(program, threads=threads, gap=GAP, seed=seed)
 
-    def run(self, *, start: Shares | None = None, time_limit_s: float = np.inf) -> Exact:
-        """Search until proven, until the time is up or until cancelled."""
+    def run(self, start: Shares | None, time_limit_s: float) -> Exact:
         begin = self._columns_of(start) if start is not None else None
         answer = self._solver.solve(time_limit_s=time_limit_s, start=begin)
-        bound = max(answer.bound, 0.0) * MIB
+        bound = max(answer.bound, 0.0) * MIB if np.isfinite(answer.bound) else 0.0  # infinite: nothing fits
         if answer.values is None:
             return Exact(None, bound, answer.is_complete)
         shares = np.array([answer.values[part.share] for part in self._parts]).T
@@ -67,6 +98,8 @@ class ExactSearch:
             columns[part.is_open] = share > 0
             columns[part.share] = share
             columns[part.received] = received_shares(self._runs, share)
+            for run, column in part.filters.items():
+                columns[column] = filters[run, number]
         return columns
 
 

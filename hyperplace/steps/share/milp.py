@@ -71,6 +71,7 @@ class Solver:
         import highspy
 
         self._highs = highspy.Highs()  # type: ignore[no-untyped-call]
+        self._highs.HandleUserInterrupt = True  # else cancelSolve() does nothing
         self._is_mip = any(program.is_integer)
         options = {"output_flag": False, "threads": threads, "mip_rel_gap": gap, "random_seed": seed}
         for name, value in (options | QUADRATIC).items():
@@ -85,7 +86,7 @@ class Solver:
         import highspy
 
         self._highs.setOptionValue("mip_abs_gap", close_enough)
-        self._highs.setOptionValue("time_limit", float(min(time_limit_s, 1e9)) + self._highs.getRunTime())
+        self._highs.setOptionValue("time_limit", float(min(time_limit_s, 1e9)))
         if start is not None:
             solution = highspy.HighsSolution()
             solution.col_value = list(start)

@@ -21,17 +21,19 @@ MIB = 2.0**20  # objectives are in MiB, so that HiGHS's tolerances are small aga
 class PartColumns:
     """The columns of every run on one part; is_open is the share itself where openness does not matter.
 
-    `wants` maps a set of readers to the column that is 1 where any of them is open.
+    `wants` maps a set of readers to the column that is 1 where any of them is open; `filters` has a column for every
+    run whose filters must be whole, and which may be split.
     """
 
     share: list[int]
     is_open: list[int]
     received: list[int]
     wants: dict[frozenset[int], int]
+    filters: dict[int, int]
 
 
-def add_part(program: Program, runs: Runs, limit: float) -> PartColumns:
-    """Add one part to the program: what it may hold, and what it costs."""
+def add_part(program: Program, runs: Runs, limit: float, *, is_whole: bool = False) -> PartColumns:
+    """Add one part to the program: what it may hold, in whole filters where asked, and what it costs."""
     whole_bytes = runs.sizes * runs.map_bytes / MIB
     reader_sets = [frozenset(runs.readers[run]) for run in range(len(runs.layers))]
     has_open = set(opens(runs))
@@ -40,7 +42,7 @@ def add_part(program: Program, runs: Runs, limit: float) -> PartColumns:
         program.column(is_integer=True) if run in has_open and not runs.is_solid[run] else share[run]
         for run in range(len(share))
     ]
-    part = PartColumns(share, is_open, [program.column(float(cost)) for cost in whole_bytes], {})
+    part = PartColumns(share, is_open, [program.column(float(cost)) for cost in whole_bytes], {}, {})
     for run, readers in enumerate(reader_sets):
         most = largest_share(runs, run, limit)
         if is_open[run] != share[run]:
@@ -53,6 +55,9 @@ def add_part(program: Program, runs: Runs, limit: float) -> PartColumns:
         for reader in runs.tied[run]:
             program.row({part.received[run]: 1.0, share[reader]: -1.0, share[run]: 1.0}, low=0.0)
     program.row(load_terms(runs, share, limit), high=1.0)
+    for run in np.flatnonzero(runs.is_solid == 0).tolist() if is_whole else ():
+        part.filters[run] = program.column(upper=float(runs.sizes[run]), is_integer=True)
+        program.row({share[run]: float(runs.sizes[run]), part.filters[run]: -1.0}, low=0.0, high=0.0)
     return part
 
 

@@ -1,9 +1,6 @@
-"""The exact program against every placement of single filters.
+"""The exact program against every placement of single filters: its volume is the least, and its bound is no more."""
 
-What holds: the program lets shares be fractions, so its optimum, and with it its bound, is at most that of whole
-filters. Its shares are rounded, so their volume is at least the optimum of whole filters. With many filters per layer
-the two meet.
-"""
+import threading
 
 import numpy as np
 import pytest
@@ -40,17 +37,16 @@ def check(runs, k, limit, scale=1):
     if best == np.inf:
         assert found.shares is None
         return
-    assert found.bound_bytes <= best * (1 + 1e-6) + scale * 1e-6
-    if found.shares is not None:
-        assert shares_work(runs, found.shares).max() <= limit * (1 + 1e-9)
-        assert found.shares.filters.sum(axis=1).tolist() == runs.sizes.tolist()
-        assert whole_on_one_part(runs, found.shares.filters)
-        assert shares_volume(runs, found.shares) >= best
     assert found.is_complete
+    assert best * (1 - 1e-3) <= found.bound_bytes <= best * (1 + 1e-6) + scale * 1e-6
+    assert shares_work(runs, found.shares).max() <= limit * (1 + 1e-9)
+    assert found.shares.filters.sum(axis=1).tolist() == runs.sizes.tolist()
+    assert whole_on_one_part(runs, found.shares.filters)
+    assert shares_volume(runs, found.shares) == best
 
 
 @pytest.mark.parametrize(("shape", "seed", "k", "imbalance"), CASES)
-def test_bound_and_shares_bracket_the_best_placement(shape, seed, k, imbalance):
+def test_equals_brute_force(shape, seed, k, imbalance):
     runs = random_runs(shape, seed, largest=3 if k == 2 or SHAPES[shape][0] < 4 else 2)
     check(runs, k, limit_of(runs, k, imbalance))
 
@@ -76,7 +72,7 @@ def test_equals_brute_force_where_a_filter_is_a_small_share(reads, ties, seed):
         best = best_of_two_part_counts(runs, limit)
         found = ExactSearch(runs, 2, limit).run()
         assert found.bound_bytes <= best * (1 + 1e-6)
-        assert best <= shares_volume(runs, found.shares) <= best * 1.01
+        assert best <= shares_volume(runs, found.shares) <= best * 1.001
 
 
 @pytest.mark.parametrize(("k", "most_mib"), [(2, 98.0), (4, 252.5)])
@@ -100,6 +96,21 @@ def test_a_start_is_never_lost():
     again = ExactSearch(runs, 2, limit).run(start=swapped, time_limit_s=0.05)
     assert again.shares is not None
     assert shares_volume(runs, again.shares) <= shares_volume(runs, start) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_can_be_cancelled_from_another_thread(is_early):
+    """Eight parts of VGG16 would take hours."""
+    runs, ended = vgg16_runs(), threading.Event()
+    exact = ExactSearch(runs, 8, limit_of(runs, 8, 0.1))
+    thread = threading.Thread(target=lambda: (exact.run(), ended.set()), daemon=True)
+    if is_early:
+        exact.cancel()
+    thread.start()
+    if not is_early:
+        assert not ended.wait(1.0)
+        exact.cancel()
+    assert ended.wait(60.0)
 
 
 def test_nothing_fits_where_solid_layers_cannot_be_packed():

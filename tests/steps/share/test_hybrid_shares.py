@@ -55,7 +55,7 @@ def test_searches_against_trying_everything(shape, seed):
     starts = [data_parallel(hybrid, 2), pipeline(hybrid, 2, limit)]
     local = search_modes(hybrid, limit, starts, num_moves=20_000, num_restarts=8)
     exact = HybridProgram(hybrid, 2, limit).run()
-    assert exact.bound_bytes <= best * (1 + 1e-3) + 1
+    assert exact.bound_bytes <= best * (1 + 1e-6) + 1
     if np.isinf(best):
         assert local is None
         return
@@ -70,10 +70,10 @@ def test_the_exact_program_accepts_a_start(shape):
     hybrid = random_hybrid(shape, 0)
     limit = limit_of(hybrid.runs, 2, 0.5)
     start = search_modes(hybrid, limit, [pipeline(hybrid, 2, limit)], num_moves=5000, num_restarts=4)
-    if start is not None:
-        found = HybridProgram(hybrid, 2, limit).run(start=start)
-        assert found.is_complete
-        assert found.bound_bytes <= modes_volume(hybrid, start) * (1 + 1e-3) + 1
+    assert start is not None
+    found = HybridProgram(hybrid, 2, limit).run(start=start, time_limit_s=1e-3)
+    assert found.shares is not None
+    assert modes_volume(hybrid, found.shares) <= modes_volume(hybrid, start) + 1
 
 
 @cache
