@@ -112,9 +112,9 @@ def test_never_worse_than_the_best_of_five_seeds(monkeypatch, name):
 def test_asks_with_five_seeds_while_there_is_time(monkeypatch, k, time_limit_s, num_seeds):
     asked = {"kahypar": [], "mtkahypar": [], "local": []}
 
-    def noted(*arguments, partitioner, seed, time_limit_s):
+    def noted(*arguments, partitioner, seed, **more):
         asked.setdefault(partitioner, []).append(seed)
-        return partition(*arguments, partitioner=partitioner, seed=seed, time_limit_s=time_limit_s)
+        return partition(*arguments, partitioner=partitioner, seed=seed, **more)
 
     def noted_local(*arguments, seed, stop, search=local.search):
         asked["local"].append(seed)

@@ -119,7 +119,9 @@ class _Searches:
     def _try(self, name: str, more_seed: int = 0, time_limit_s: float = LONGEST_S) -> None:
         hypergraph = self._problem.hypergraph()
         if self._problem.settings.k <= hypergraph.num_vertices:
-            found = self._problem.partition(hypergraph, name, more_seed=more_seed, time_limit_s=time_limit_s)
+            found = self._problem.partition(
+                hypergraph, name, more_seed=more_seed, time_limit_s=time_limit_s, stop=self._stop.is_told
+            )
             self._board.offer(judged(hypergraph, found, self._problem.settings.imbalance))
 
     def _pause(self) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hyperplace.errors import BalanceError
+from hyperplace.errors import BalanceError, UsageError
 from hyperplace.portfolio.names import BASELINES
 from hyperplace.portfolio.problem import Problem
 from hyperplace.values.partition import max_over_avg, work_per_part
@@ -11,8 +11,10 @@ from hyperplace.values.partition import max_over_avg, work_per_part
 def refuse_the_impossible(problem: Problem) -> None:
     """Say which piece cannot be placed at all: a filter, or a layer that is never split."""
     runs, settings = problem.runs, problem.settings
-    if settings.k > runs.sizes.sum():
-        raise BalanceError(f"k={settings.k} is more than the {runs.sizes.sum()} filters; lower --k")
+    num_filters = int(runs.sizes.sum())
+    if settings.k > num_filters:
+        kind = BalanceError if settings.k <= num_filters * settings.batch else UsageError  # rows may still be split
+        raise kind(f"k={settings.k} is more than the {num_filters} filters; lower --k")
     weights = runs.work * np.where(runs.is_solid, runs.sizes, 1)
     heaviest = int(np.argmax(weights))
     average = runs.total_work / settings.k

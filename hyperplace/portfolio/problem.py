@@ -1,6 +1,6 @@
 """What all searches of one placement are given: the graph, its costs, the settings, and the runs made of them."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -53,12 +53,24 @@ class Problem:
         return build(self.graph, self.profile, grain=words.grain, **options)  # type: ignore[arg-type]
 
     def partition(
-        self, hypergraph: Hypergraph, name: str, *, more_seed: int = 0, time_limit_s: float = LONGEST_S
+        self,
+        hypergraph: Hypergraph,
+        name: str,
+        *,
+        more_seed: int = 0,
+        time_limit_s: float = LONGEST_S,
+        stop: Callable[[], bool] = lambda: False,
     ) -> Partition:
         """Return the partition that one of the partitioners that see only the hypergraph finds."""
-        words = self.settings
-        seed = words.seed + more_seed
-        return partition(hypergraph, words.k, words.imbalance, partitioner=name, seed=seed, time_limit_s=time_limit_s)
+        return partition(
+            hypergraph,
+            self.settings.k,
+            self.settings.imbalance,
+            partitioner=name,
+            seed=self.settings.seed + more_seed,
+            time_limit_s=time_limit_s,
+            stop=stop,
+        )
 
     def with_grain(self, grain: str) -> "Problem":
         return replace(self, settings=replace(self.settings, grain=grain))

@@ -34,15 +34,17 @@ def partition(
     partitioner: str = "kahypar",
     seed: int = 0,
     time_limit_s: float = 300.0,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Partition:
     """Split the vertices into parts: few bytes between parts, no part over (1 + imbalance) * average work.
 
     kahypar, mtkahypar and vcycle meet the imbalance or raise BalanceError; the baselines are what they are, and may
     miss it.
-    The same seed gives the same partition, except with mtkahypar.
+    The same seed gives the same partition, except with mtkahypar. Where `stop` begins to return True, a general
+    partitioner is ended, and PartitionerError raised.
     """
     if partitioner not in PARTITIONERS:
         raise UsageError(f"unknown partitioner {partitioner!r}; choose one of {', '.join(PARTITIONERS)}")
-    task = Task(hypergraph, num_parts, imbalance, seed=seed, time_limit_s=time_limit_s)
+    task = Task(hypergraph, num_parts, imbalance, seed=seed, time_limit_s=time_limit_s, stop=stop)
     find = PARTITIONERS[partitioner] if num_parts > 1 else single
     return Partition(find(task), int(num_parts), partitioner)

@@ -23,4 +23,4 @@ def kahypar(task: Task) -> Ints:
     runs = RUNS[: 4 if size <= FOUR_RUNS else 2 if size <= TWO_RUNS else 1]
     ini = (HERE / "kahypar.ini").read_text(encoding="utf-8")
     configurations = tuple(ini + coarsening for coarsening in runs)
-    return partition_with(task, "kahypar", Limits(task.time_limit_s), configurations=configurations)
+    return partition_with(task, "kahypar", Limits(task.time_limit_s, stop=task.stop), configurations=configurations)

@@ -16,5 +16,5 @@ THREAD_BYTES = 2**28  # address space of one more thread: its stack and its mall
 def mtkahypar(task: Task) -> Ints:
     """Return one run on all cores."""
     num_threads = os.cpu_count() or 1
-    limits = Limits(task.time_limit_s, memory_bytes=8 * 2**30 + num_threads * THREAD_BYTES)
+    limits = Limits(task.time_limit_s, 8 * 2**30 + num_threads * THREAD_BYTES, task.stop)
     return partition_with(task, "mtkahypar", limits, num_threads=num_threads)

@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from hyperplace.values.arrays import Ints
 
 HERE = Path(__file__).parent
 TAIL_CHARACTERS = 400
+LOOK_S = 0.1  # between two looks at `stop`
 OUT_OF_MEMORY = ("MemoryError", "bad_alloc", "annot allocate memory")
 
 
@@ -44,10 +47,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long and how large the process may become."""
+    """How long and how large the process may become, and what is asked now and then whether it is still wanted."""
 
     time_s: float
     memory_bytes: int = 8 * 2**30
+    stop: Callable[[], bool] = lambda: False
 
 
 def ask(question: Question, limits: Limits, script: Path = HERE / "child.py") -> Ints:
@@ -84,10 +88,22 @@ def _run(arguments: list[str], log: Path, limits: Limits) -> int:
             start_new_session=True,
         )
         try:
-            return process.wait(limits.time_s)
+            return _wait(process, limits)
         finally:  # also after KeyboardInterrupt
             if process.poll() is None:
                 _kill_group(process)
+
+
+def _wait(process: subprocess.Popen[bytes], limits: Limits) -> int:
+    end = time.monotonic() + limits.time_s
+    while not limits.stop():
+        left_s = end - time.monotonic()
+        try:
+            return process.wait(min(LOOK_S, max(0.0, left_s)))
+        except subprocess.TimeoutExpired:
+            if left_s <= LOOK_S:
+                raise
+    raise PartitionerError("the partitioner was not wanted any more")
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,7 @@
 """What every partitioner is asked: a hypergraph, the number of parts, the imbalance. Checked once, here."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,6 +23,7 @@ class Task:
     imbalance: float
     seed: int = 0
     time_limit_s: float = 300.0
+    stop: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
         if faults := list(self._faults()):

@@ -18,4 +18,5 @@ def vcycle(task: Task) -> Ints:
     """Return the best of the baselines, each brought within the limit and improved."""
     baselines = (incremental, layerwise, horizontal) if task.hypergraph.labels else (incremental,)
     starts = np.array([repaired(task, baseline(task)) for baseline in baselines])
-    return partition_with(task, "vcycle", Limits(task.time_limit_s), configurations=("",) * len(starts), starts=starts)
+    limits = Limits(task.time_limit_s, stop=task.stop)
+    return partition_with(task, "vcycle", limits, configurations=("",) * len(starts), starts=starts)

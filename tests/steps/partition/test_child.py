@@ -74,6 +74,17 @@ def test_a_process_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> No
     assert_gone(tmp_path / "pids")
 
 
+def test_a_process_that_is_not_wanted_any_more_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    with pytest.raises(PartitionerError, match="not wanted any more"):
+        ask(
+            question(f"sleep {pids}"),
+            Limits(50.0, stop=lambda: pids.exists() and "\n" in pids.read_text()),
+            FAULTY_CHILD,
+        )
+    assert_gone(pids)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel ties the two lives together on Linux only")
 def test_the_process_dies_with_its_parent(tmp_path: Path) -> None:
     parent = start_parent(tmp_path)
