@@ -14,7 +14,7 @@ test: .venv/installed-test
 	$(BIN)/mypy
 	$(BIN)/pytest
 
-# Long comparisons (15 and 90 minutes) of which the tests run a share; both go on where they were stopped.
+# Long comparisons (15 minutes and 3 hours) of which the tests run a share; both go on where they were stopped.
 sweep-programs: .venv/installed-test
 	$(BIN)/python tests/sweeps/zoo_programs.py results/zoo-programs.csv
 
