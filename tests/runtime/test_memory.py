@@ -52,8 +52,9 @@ def measured(in_flight, steps):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc; run it on Linux")
 def test_the_peak_grows_by_activations_and_stashed_weights():
-    one, one_predicted, _, _ = measured(1, 6)
-    many, many_predicted, _, live = measured(4, 14)
+    """The least of three peaks: how much working memory is in use beside it depends on when the threads meet."""
+    one, one_predicted, _, _ = min(measured(1, 6) for _ in range(3))
+    many, many_predicted, _, live = min(measured(4, 14) for _ in range(3))
     assert live >= 3
     assert many - one == pytest.approx(many_predicted - one_predicted, rel=0.2)
 
