@@ -5,6 +5,7 @@ from hyperplace.runtime.dropout import alpha_dropout, dropout, feature_alpha_dro
 from hyperplace.runtime.load import load_program
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.main import main
+from hyperplace.runtime.memory import constant, store
 from hyperplace.runtime.norms import joint, normalise, statistics, track
 from hyperplace.runtime.part import Part
 from hyperplace.runtime.schedule import Action, Schedule, schedule
@@ -30,6 +31,7 @@ __all__ = [
     "Trainer",
     "Training",
     "alpha_dropout",
+    "constant",
     "dropout",
     "feature_alpha_dropout",
     "feature_dropout",
@@ -41,5 +43,6 @@ __all__ = [
     "save_checkpoint",
     "schedule",
     "statistics",
+    "store",
     "track",
 ]

@@ -11,8 +11,23 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from hyperplace.values.call import Call, Ref, Rows, counts_rows
+
 if TYPE_CHECKING:
     import networkx as nx
+
+__all__ = [
+    "Call",
+    "Graph",
+    "Layer",
+    "Operand",
+    "Parameter",
+    "Reads",
+    "Ref",
+    "Rows",
+    "Rule",
+    "Source",
+]
 
 
 class Reads(StrEnum):
@@ -59,6 +74,7 @@ class Operand:
     shape: tuple[int, ...]
     sources: tuple[Source, ...]
     reads: Reads
+    has_rows: bool = True  # dimension 0 is the batch, and nothing else depends on its size
 
     @property
     def num_channels(self) -> int:
@@ -83,25 +99,6 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Ref:
-    """In the arguments of a call: the value of this name, or the parameter or buffer where `is_state`."""
-
-    name: str
-    is_state: bool = False
-
-
-@dataclass(frozen=True)
-class Call:
-    """One ATen call of the captured program; arguments are constants, tuples of them, and Refs."""
-
-    value: str
-    op: str
-    args: tuple[Any, ...]
-    kwargs: tuple[tuple[str, Any], ...]
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Layer:
     """One anchor operation with the channel-wise operations that follow it."""
 
@@ -122,6 +119,10 @@ class Layer:
     calls: tuple[Call, ...] = ()
     num_anchor_calls: int = 0  # how many of the calls come before the trailing ones
     reason: str = ""  # why it is placed whole
+    has_rows: bool = True  # dimension 0 of its output is the batch, and nothing else depends on its size
+    couples_rows: bool = False  # a row of its output may depend on other rows of the batch
+    result_values: tuple[str, ...] = ()  # of a layer of several calls with several results: their names, one for each
+    writes: tuple[str, ...] = ()  # buffers that it changes
     # Whether batch norms whose rows are apart tell each other their statistics; no part of a measurement's name.
     exchanges_statistics: bool = field(default=True, repr=False)
 
@@ -161,6 +162,12 @@ class Graph:
     layers: tuple[Layer, ...]
     outputs: tuple[Operand, ...]
     rows: int  # rows of the sample it was captured with
+    # How the model returns its outputs, and its positional and keyword arguments: lists, tuples and dicts, in which a
+    # tensor is a Ref to its number and all else is a constant.
+    returns: Any = field(default_factory=lambda: Ref("0"))
+    takes: Any = field(default_factory=lambda: ((Ref("0"),), {}))
+    fewest_rows: int = 1  # that the model's code takes the same way
+    most_rows: int | None = None
 
     def __post_init__(self) -> None:
         known: set[str] = set()
@@ -212,15 +219,26 @@ class Graph:
         """Say whether rows of the batch may be computed apart: all it reads and makes has them, and each filter's
         parameters are its own.
         """
-        shapes = [layer.shape, *(operand.shape for operand in layer.operands)]
         sources = [self[source.layer] for operand in layer.operands for source in operand.sources]
         return (
             layer.rule is not Rule.WHOLE
-            and all(shape[:1] == (self.rows,) for shape in shapes)
+            and not self.has_fixed_rows
+            and layer.has_rows
+            and all(operand.has_rows for operand in layer.operands)
             and not any(source.results for source in sources)  # several results travel together, with all rows
             and all(p.num_bytes % layer.num_filters == 0 for p in layer.parameters if p.trained)
             and not any(_ties_rows(layer, call) for call in layer.calls)
         )
+
+    @property
+    def has_fixed_rows(self) -> bool:
+        """Say whether the model works for the rows of its sample only."""
+        return self.fewest_rows == self.most_rows
+
+    @property
+    def coupling(self) -> tuple[str, ...]:
+        """Return the layers in which rows of the batch see each other, or something changes with every mini-batch."""
+        return tuple(layer.name for layer in self.layers if layer.couples_rows or layer.writes)
 
     def _trained(self) -> dict[str, Parameter]:
         """Return every trained parameter once, also where layers share one."""
@@ -244,6 +262,8 @@ def _ties_rows(layer: Layer, call: Call) -> bool:
     """Say whether a call needs all rows, or its weights are not cut by filters alone."""
     if call.op.startswith("aten.instance_norm."):
         return call.args[3] is not None  # running statistics are a mean over all rows
+    if counts_rows(call):
+        return True
     return call.op.startswith("aten.conv_transpose") and layer.groups > 1
 
 

@@ -6,54 +6,78 @@ calls torch and says in one line why a model cannot be exported.
 
 import io
 import logging
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
-from hyperplace.errors import ModelError, UsageError
+from hyperplace.errors import UsageError
+from hyperplace.steps.capture.export import Exported, export, export_for, takes_one_row
 from hyperplace.steps.capture.saved import saved_bytes
+from hyperplace.steps.capture.sizes import UnknownSize
 from hyperplace.steps.capture.tracer import Tracer
 from hyperplace.values.graph import Graph
 
+_lock = threading.RLock()  # torch.export, and keeping it quiet, are for one thread at a time
 
-def capture(model: nn.Module, sample: Any) -> Graph:
-    """Return the layers of the model, in training mode, for a sample input (a tensor or a tuple of them).
 
-    The sample's dimension 0 is the batch, dimension 1 the channels. Nothing is computed: tensors on the meta
-    device serve as well as real ones.
+def capture(model: nn.Module, sample: Any, *, tries_one_row: bool = False) -> Graph:
+    """Return the layers of the model, in training mode, for a sample input.
+
+    The sample is a tensor, a tuple of arguments, or a dict of keyword arguments; of every tensor in it dimension 0 is
+    the batch, dimension 1 the channels. Nothing is computed: tensors on the meta device serve as well as real ones.
+    Whether the model does the same with one row as with several is only found out where `tries_one_row`.
     """
-    inputs = tuple(sample) if isinstance(sample, list | tuple) else (sample,)
-    rows = _rows(inputs)
-    with _training(model), _quiet():
-        program = _export(model, inputs)
-        saved = saved_bytes(program)
-    return Tracer(program, rows, saved).graph()
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
+    args, kwargs = _arguments(sample)
+    rows = _rows((args, kwargs))
+    with _lock, _training(model), _quiet():
+        exported = export(model, args, kwargs, rows)
+        try:
+            return _traced(exported, model, (args, kwargs), max(rows, 2), tries_one_row=tries_one_row)
+        except UnknownSize:
+            fixed = export_for(model, args, kwargs, rows)
+            return _traced(fixed, model, (args, kwargs), rows, tries_one_row=False)
 
 
-def _rows(inputs: tuple[Any, ...]) -> int:
-    tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
+def _arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(sample, Mapping):
+        return (), dict(sample)
+    return (tuple(sample) if isinstance(sample, list | tuple) else (sample,)), {}
+
+
+def _rows(sample: Any) -> int:
+    tensors = [x for x in tree_leaves(sample) if isinstance(x, torch.Tensor)]
     if not tensors or any(x.ndim < 1 for x in tensors):
         raise UsageError("the sample has no batch; give a tensor of shape (rows, channels, ...), or a tuple of them")
     rows = {int(x.shape[0]) for x in tensors}
     if len(rows) > 1:
         raise UsageError(f"the sample's tensors have different numbers of rows {sorted(rows)}; give them one batch")
+    if rows == {0}:
+        raise UsageError("the sample has no rows; give at least one")
     return rows.pop()
 
 
-def _export(model: nn.Module, inputs: tuple[Any, ...]) -> torch.export.ExportedProgram:
-    try:
-        return torch.export.export(model, inputs)
-    except Exception as fault:  # whatever the model's own code raises while torch runs it
-        lines = [line.strip() for line in str(fault).splitlines() if line.strip()] or ["no reason given"]
-        kind = type(fault).__name__
-        raise ModelError(
-            f"torch.export cannot capture {type(model).__name__}: {kind}: {lines[0]}; "
-            "run torch.export.export(model, (sample,)) for the whole story"
-        ) from fault
+def _traced(exported: Exported, model: nn.Module, sample: Any, rows: int, *, tries_one_row: bool) -> Graph:
+    """Trace the program; once more where layers turn out to share parameters."""
+    if exported.fewest_rows == exported.most_rows:
+        rows = exported.fewest_rows
+    if tries_one_row and exported.fewest_rows == 1 and not takes_one_row(model, sample, exported):
+        exported = replace(exported, fewest_rows=2)
+    saved, tied = saved_bytes(exported.program), set[str]()
+    while True:
+        tracer = Tracer(exported, rows, saved, tied)
+        graph = tracer.graph()
+        if set(tracer.shared_parameters()) <= tied:
+            return graph
+        tied |= set(tracer.shared_parameters())
 
 
 @contextmanager

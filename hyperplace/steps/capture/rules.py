@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from hyperplace.steps.capture.views import Unsplittable, View, concat, cut, permute, reshape
-from hyperplace.values.graph import Reads, Rule
+from hyperplace.values.graph import Reads, Rows, Rule
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Site:
     args: dict[str, Any]
     shape: tuple[int, ...]
     shapes: tuple[tuple[int, ...], ...] = ()  # of a call that returns several tensors
+    has_rows: bool = True  # dimension 0 of all its results is the batch, and nothing else depends on its size
 
     def view(self, name: str) -> View:
         """Return a data operand, which must have its batch and channels where we look for them."""
@@ -70,6 +71,10 @@ def channel_rule(site: Site) -> Outcome:
     """Return what the call does to channels, or raise Unsplittable."""
     if site.op not in RULES:
         raise Unsplittable(f"there is no channel rule for {site.op}")
+    if not site.has_rows:
+        raise Unsplittable("the first dimension of its result is not the batch")
+    if site.op not in ROWS_WELCOME and any(isinstance(x, Rows) for x in _flat(site)):
+        raise Unsplittable("its arguments depend on the number of rows")
     for view in _views(site):
         if not view.has_rows:
             raise Unsplittable("it reads a value whose first dimension is not the batch")
@@ -79,8 +84,11 @@ def channel_rule(site: Site) -> Outcome:
 
 
 def _views(site: Site) -> list[View]:
-    flat = [x for v in site.args.values() for x in (v if isinstance(v, list | tuple) else [v])]
-    return [x for x in flat if isinstance(x, View)]
+    return [x for x in _flat(site) if isinstance(x, View)]
+
+
+def _flat(site: Site) -> list[Any]:
+    return [x for v in site.args.values() for x in (v if isinstance(v, list | tuple) else [v])]
 
 
 def _convolution(site: Site) -> Anchor:
@@ -122,8 +130,6 @@ def _pointwise(site: Site) -> Outcome:
     _check_state(site)
     views = list(dict.fromkeys(_views(site)))
     channels, rank = site.shape[1] if len(site.shape) > 1 else 0, len(site.shape)
-    if rank < 2 or site.shape[0] != views[0].shape[0]:
-        raise Unsplittable("its result has no channels")
     for state in (v for v in site.args.values() if isinstance(v, State)):
         _check_broadcast(state, channels, rank)
     if len(views) == 1 and views[0].shape[1] == channels:
@@ -261,6 +267,8 @@ _PER_MAP = """
     adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
     upsample_nearest1d upsample_nearest2d upsample_bilinear2d upsample_bicubic2d
 """
+
+ROWS_WELCOME = frozenset([*SHUFFLES, *_POINTWISE.split()])  # whose arguments may be computed from the rows
 
 RULES: dict[str, Callable[[Site], Outcome]] = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _convolution),

@@ -12,6 +12,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Interpreter, Node
 
+from hyperplace.steps.capture.sizes import shape_of
+
 
 def saved_bytes(program: ExportedProgram) -> dict[str, int]:
     """Return the bytes kept on behalf of every call, by its name, for all rows."""
@@ -27,7 +29,7 @@ def _without_memory(node: Node) -> Any:
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         return value
-    made = torch.empty(value.shape, dtype=value.dtype, device="meta")
+    made = torch.empty(shape_of(value), dtype=value.dtype, device="meta")
     return made.requires_grad_(value.requires_grad)
 
 

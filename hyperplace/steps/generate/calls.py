@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from hyperplace.errors import ModelError
-from hyperplace.values.graph import Call, Ref
+from hyperplace.values.graph import Call, Ref, Rows
 
 _PLAIN = """
     conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm instance_norm group_norm
@@ -19,13 +19,14 @@ _PLAIN = """
     add sub mul div maximum minimum where
 """
 _FUNCTIONAL = "linear adaptive_avg_pool2d adaptive_avg_pool3d avg_pool2d avg_pool3d gelu silu hardswish mish"
-_FACTORIES = "zeros ones full empty expand new_zeros new_ones new_full new_empty"
 
 PLAIN = frozenset(_PLAIN.split())
 FUNCTIONAL = frozenset(_FUNCTIONAL.split())
 DROPOUTS = frozenset(["dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"])
 RESHAPES = frozenset(["view", "reshape", "_unsafe_view", "unflatten", "squeeze"])
-FACTORIES = frozenset(_FACTORIES.split())
+GETITEM, CONSTANT, STORE = "getitem", "constant", "store"  # what a captured program has besides ATen's operations
+
+TextOf = Callable[[Any], str]  # of a Ref or Rows
 
 _OP = re.compile(r"([A-Za-z_]\w*)\.([A-Za-z_]\w*)\.([A-Za-z_]\w*)", re.ASCII)
 _TORCH_CONSTANT = re.compile(r"torch\.[a-z_]\w*", re.ASCII)
@@ -34,7 +35,7 @@ _DEVICE = re.compile(r"(cpu|meta|cuda|mps|xpu)(:\d+)?")
 
 def op_name(call: Call) -> str:
     """Return `conv2d` for aten.conv2d.default."""
-    return _parsed(call.op)[1]
+    return call.op if call.op in (GETITEM, CONSTANT, STORE) else _parsed(call.op)[1]
 
 
 def is_in_place(call: Call) -> bool:
@@ -43,7 +44,7 @@ def is_in_place(call: Call) -> bool:
 
 def argument_names(call: Call) -> tuple[str, ...]:
     """Return the names of all arguments of the operation, in order."""
-    return _argument_names(call.op)
+    return () if call.op in (GETITEM, CONSTANT, STORE) else _argument_names(call.op)
 
 
 def arguments(call: Call) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def out_of_place(call: Call) -> str:
     return plain
 
 
-def call_text(op: str, call: Call, text_of: Callable[[Ref], str], changed: dict[str, str] | None = None) -> str:
+def call_text(op: str, call: Call, text_of: TextOf, changed: dict[str, str] | None = None) -> str:
     """Return the call as an expression; `changed` has other texts for some of its arguments, by name."""
     changed = changed or {}
     named, names = arguments(call), argument_names(call)
@@ -95,9 +96,9 @@ def _function(op: str) -> str:
     return f"torch.ops.{library}.{name}.{overload}"
 
 
-def constant_text(arg: Any, text_of: Callable[[Ref], str]) -> str:
+def constant_text(arg: Any, text_of: TextOf) -> str:
     """Return an argument as Python."""
-    if isinstance(arg, Ref):
+    if isinstance(arg, Ref | Rows):
         return text_of(arg)
     if isinstance(arg, tuple):
         inner = ", ".join(constant_text(a, text_of) for a in arg)

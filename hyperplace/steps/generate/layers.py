@@ -14,15 +14,17 @@ from hyperplace.steps.generate.steps import PartSteps, Step, Tile
 from hyperplace.steps.generate.text import Lines, joined
 from hyperplace.steps.generate.tiles import TileText
 from hyperplace.values.graph import Call, Graph, Layer, Ref
-from hyperplace.values.plan import Ranges
+from hyperplace.values.plan import Range, Ranges
 from hyperplace.values.ranges import common, cut_at
 
 
 class LayerText:
     """Write the steps of one layer on one part into the body of a method."""
 
-    def __init__(self, graph: Graph, layer: Layer, part: PartSteps, pieces: Pieces, names: Names) -> None:
-        self._graph, self._layer, self._part = graph, layer, part
+    def __init__(
+        self, graph: Graph, layer: Layer, part: PartSteps, pieces: Pieces, names: Names, *, all_rows: Range
+    ) -> None:
+        self._layer, self._part, self._all_rows = layer, part, all_rows
         self._pieces, self._names = pieces, names
         self._operands = Operands(graph, part)
 
@@ -31,6 +33,9 @@ class LayerText:
         for number, tile in enumerate(step.tiles):
             text = self._tile(tile, is_first=number == 0)
             self._read_operands(text, tile, None, lines)
+            if self._layer.result_values or self._layer.writes:
+                text.write_region(step.makes, lines)
+                continue
             text.write(self._layer.calls, step.makes if self._layer.results else (tile.variable,), lines)
 
     def compute_run(self, step: Step, sharing: Sharing, lines: Lines) -> None:
@@ -89,7 +94,8 @@ class LayerText:
         rest.write(self._layer.calls[number:], (tile.variable,), lines)
 
     def _tile(self, tile: Tile, *, is_first: bool) -> TileText:
-        return TileText(self._graph, self._layer, tile.filters, self._pieces, self._names, is_first=is_first)
+        rows = "self.num_rows" if tile.rows == self._all_rows else f"self.count({tile.rows[0]}, {tile.rows[1]})"
+        return TileText(self._layer, tile.filters, self._pieces, self._names, is_first=is_first, num_rows=rows)
 
     def _read_operands(self, text: TileText, tile: Tile, only: set[str] | None, lines: Lines) -> None:
         """Give the operands variables, all or those of some names."""

@@ -171,7 +171,9 @@ class _PartText:
         layer = self._graph[step.layer]
         if step.stage is Stage.INPUT:
             return
-        text = LayerText(self._graph, layer, self._part, self._pieces, self._names)
+        text = LayerText(
+            self._graph, layer, self._part, self._pieces, self._names, all_rows=(0, self._plan.settings.batch)
+        )
         match step.stage:
             case Stage.COMPUTE:
                 lines.comment(f"{words(layer.name)}: {self._made(layer, step)}")

@@ -42,7 +42,7 @@ class Operands:
 
     def _whole(self, layer: Layer, operand: Operand, piece: Wanted, text: str) -> str:
         """Return a result of a layer placed whole, under the shape its reader wants."""
-        if len(operand.shape) < 2 or operand.shape[0] != self._graph.rows:
+        if not operand.has_rows:
             return text
         is_same = not layer.results and layer.shape[2:] == operand.shape[2:] and layer.shape[1] == piece.width
         text = text if is_same else f"{text}.reshape(-1, {_sizes(piece.width, operand)})"

@@ -85,11 +85,15 @@ class Lines:
     def add(self, text: str) -> None:
         self.lines += fold(text, 0, WIDTH - 8)
 
-    def let(self, variable: str, expression: str) -> None:
-        """Assign, unless the expression is the variable itself."""
-        if variable != expression:
+    def let(self, variable: str, expression: str, within: tuple[str, ...] = ()) -> None:
+        """Assign, unless the expression is the variable itself; in the contexts given."""
+        if variable == expression:
+            return
+        if within:
+            self.lines += [f"with {', '.join(within)}:", *fold(f"{variable} = {expression}", 4, WIDTH - 8)]
+        else:
             self.add(f"{variable} = {expression}")
-            self._forget(variable)
+        self._forget(variable)
 
     def shared(self, variable: str, expression: str) -> str:
         """Return a variable that has the expression's value, assigned now or before."""

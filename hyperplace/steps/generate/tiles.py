@@ -3,11 +3,15 @@
 from collections.abc import Callable
 
 from hyperplace.steps.generate.calls import (
+    CONSTANT,
     DROPOUTS,
-    FACTORIES,
+    GETITEM,
     RESHAPES,
+    STORE,
+    TextOf,
     arguments,
     call_text,
+    constant_text,
     is_in_place,
     op_name,
     out_of_place,
@@ -18,13 +22,14 @@ from hyperplace.steps.generate.names import Names
 from hyperplace.steps.generate.norms import is_norm
 from hyperplace.steps.generate.pieces import Pieces, filter_cuts, scaled
 from hyperplace.steps.generate.text import Lines
-from hyperplace.values.graph import Call, Graph, Layer, Ref, Rule
+from hyperplace.values.graph import Call, Layer, Ref, Rows, Rule
 from hyperplace.values.plan import Ranges
 from hyperplace.values.ranges import count
 
 # What may return its argument, or a view of it, instead of a new tensor.
 _ALIASES = "flatten contiguous alias detach to _to_copy slice permute transpose unsqueeze chunk split expand"
 ALIASES = RESHAPES | frozenset(_ALIASES.split())
+SIZED = ("view", "reshape", "_unsafe_view")  # which name the sizes they leave
 TRAINING = {"batch_norm": "training", "instance_norm": "use_input_stats"}
 
 
@@ -32,9 +37,9 @@ class TileText:
     """Write a layer's calls for some filters and rows."""
 
     def __init__(
-        self, graph: Graph, layer: Layer, filters: Ranges, pieces: Pieces, names: Names, *, is_first: bool
+        self, layer: Layer, filters: Ranges, pieces: Pieces, names: Names, *, is_first: bool, num_rows: str
     ) -> None:
-        self._graph, self._layer, self._filters = graph, layer, filters
+        self._layer, self._filters, self._num_rows = layer, filters, num_rows
         self._pieces, self._names, self._is_first = pieces, names, is_first
         self.values: dict[str, str] = {}  # the variable of every value of the captured program
         self.kept: dict[str, str] = {}  # the variables of values that must keep theirs
@@ -69,6 +74,19 @@ class TileText:
             if op_name(call).rstrip("_") not in ALIASES or refs(call)[0].name in self._fresh:
                 self._fresh.add(call.value)
 
+    def write_region(self, makes: tuple[str, ...], lines: Lines) -> None:
+        """Write a layer's calls just as the model makes them: they write only into memory of the layer's own."""
+        for call in self._layer.calls:
+            self._fresh.add(call.value)
+            expression = self._expression(call, lines)
+            if op_name(call) == STORE:
+                lines.add(expression)
+                continue
+            self.values[call.value] = self._names(self._layer.name, call.value)
+            lines.let(self.values[call.value], expression, call.within)
+        for variable, value in zip(makes, self._layer.result_values, strict=False):
+            lines.let(variable, self.values[value])
+
     def _write_results(self, call: Call, makes: tuple[str, ...], lines: Lines) -> None:
         """Write a call with several results, of which some are read."""
         results = self._names(self._layer.name, "results")
@@ -78,12 +96,14 @@ class TileText:
 
     def _expression(self, call: Call, lines: Lines) -> str:
         name = op_name(call).rstrip("_")
+        if name in SPECIAL:
+            return SPECIAL[name](call, self._text(call))
         is_anchor = call is self._layer.calls[self._layer.num_anchor_calls - 1]
         if self.normed and is_norm(call):
             return self.normed(call, self.values[call.args[0].name])
         if name in DROPOUTS:
             return self._dropout(call, name)
-        if name in RESHAPES:
+        if name in RESHAPES and (call.has_rows or name in SIZED):
             return f"{self._text(call)(refs(call)[0])}.reshape({self._shape(call)})"
         if name == "instance_norm" and self._pieces.has_copies(self._layer):
             return self._instance_norm(call)
@@ -113,14 +133,7 @@ class TileText:
             changed[flag] = "self.training"
         if self._is_split and name.startswith("conv") and self._layer.rule is Rule.CHANNELWISE:
             changed["groups"] = str(count(self._filters))
-        if name in FACTORIES:
-            changed |= {n: self._with_rows(value) for n, value in named.items() if isinstance(value, tuple)}
         return changed
-
-    def _with_rows(self, sizes: tuple[object, ...]) -> str:
-        rows = f"{next(iter(self.values.values()))}.shape[0]"
-        texts = [rows if size == self._graph.rows else repr(size) for size in sizes]
-        return f"({', '.join(texts)},)"
 
     def _instance_norm(self, call: Call) -> str:
         """Return the norm, scaled afterwards: a tile may have no rows, and then torch takes no weights."""
@@ -139,14 +152,14 @@ class TileText:
 
     def _shape(self, call: Call) -> str:
         """Return the sizes a reshape leaves, for any number of rows and the part's own filters."""
-        sizes = list(call.shape)
-        if self._is_split:
-            sizes[1] = sizes[1] // self._layer.num_filters * count(self._filters)
-        if sizes and sizes[0] % self._graph.rows == 0 and 0 not in sizes:
-            sizes[0] = -1
-        return ", ".join(map(str, sizes))
+        if not call.has_rows:
+            (sizes,) = call.args[1:]
+            return ", ".join(constant_text(size, self._text(call)) for size in sizes)
+        channels = call.shape[1] // self._layer.num_filters * count(self._filters) if self._is_split else call.shape[1]
+        first = self._num_rows if 0 in call.shape else "-1"
+        return ", ".join([first, *map(str, (channels, *call.shape[2:]))])
 
-    def _text(self, call: Call) -> Callable[[Ref], str]:
+    def _text(self, call: Call) -> TextOf:
         by_ref = {value: name for name, value in arguments(call).items() if isinstance(value, Ref)}
         is_cut = self._is_split or self._pieces.has_copies(self._layer)
         factor = call.shape[1] // self._layer.num_filters if is_cut and len(call.shape) > 1 else 1
@@ -154,7 +167,9 @@ class TileText:
         shapes = {p.name: p.shape for p in self._layer.parameters}
         computed = {c.value: c.shape for c in self._layer.calls}
 
-        def text_of(ref: Ref) -> str:
+        def text_of(ref: Ref | Rows) -> str:
+            if isinstance(ref, Rows):
+                return ref.text(self._num_rows)
             if ref.is_state:
                 cuts = filter_cuts(call, by_ref.get(ref, ""), shapes[ref.name], own) if is_cut else {}
                 return self._pieces.text(self._layer, ref.name, cuts)
@@ -173,6 +188,23 @@ class TileText:
         if ref.name not in calls:
             return False
         return all(inner.is_state or self._is_state_value(inner) for inner in refs(calls[ref.name]))
+
+
+def _item_text(call: Call, text_of: TextOf) -> str:
+    return f"{text_of(call.args[0])}[{call.args[1]}]"
+
+
+def _constant_text(call: Call, text_of: TextOf) -> str:
+    values, shape, dtype = call.args
+    return f'runtime.constant("{" ".join(map(str, values))}", {shape!r}, {dtype}, self)'
+
+
+def _store_text(call: Call, text_of: TextOf) -> str:
+    buffer, value = call.args
+    return f"runtime.store(self, {text_of(buffer)}, {text_of(value)})"
+
+
+SPECIAL = {GETITEM: _item_text, CONSTANT: _constant_text, STORE: _store_text}
 
 
 def _reader_counts(calls: tuple[Call, ...]) -> dict[str, int]:

@@ -9,10 +9,8 @@ from math import prod
 from typing import Any
 
 from hyperplace.steps.profile.slices import Slice, weight_shape
-from hyperplace.values.graph import Call, Graph, Layer, Operand, Ref, Rule
+from hyperplace.values.graph import Call, Graph, Layer, Operand, Ref, Rows, Rule
 
-# Operations that name the rows of their result in their arguments.
-_RESHAPES = ("aten.view.", "aten.reshape.", "aten._unsafe_view.", "aten.expand.")
 _GROUPS = 6  # where convolutions, transposed or not, take `groups`
 
 
@@ -42,7 +40,7 @@ class Piece:
 def anchor_piece(graph: Graph, layer: Layer, rows: int) -> Piece:
     """Return the layer's anchor with what computes its parameters; of a layer placed whole, all of it."""
     calls = layer.calls if layer.rule is Rule.WHOLE else layer.calls[: layer.num_anchor_calls]
-    return _piece(_at_rows(calls, graph.rows, rows), _leaves(graph, layer, rows))
+    return _piece(_at_rows(calls, rows), _leaves(graph, layer, rows))
 
 
 def sliced_piece(graph: Graph, layer: Layer, rows: int, slice_: Slice) -> Piece:
@@ -65,15 +63,14 @@ def tail_piece(graph: Graph, layer: Layer, rows: int) -> Piece | None:
         return None
     anchor = layer.calls[layer.num_anchor_calls - 1]
     leaves = _leaves(graph, layer, rows)
-    leaves[Ref(anchor.value)] = Leaf(_scaled(anchor.shape, graph.rows, rows), learns=True)
-    return _piece(_at_rows(calls, graph.rows, rows), leaves)
+    leaves[Ref(anchor.value)] = Leaf(_scaled(anchor, rows), learns=True)
+    return _piece(_at_rows(calls, rows), leaves)
 
 
 def _leaves(graph: Graph, layer: Layer, rows: int) -> dict[Ref, Leaf]:
     """Return every tensor that comes from outside the layer's calls."""
     leaves = {
-        Ref(operand.value): Leaf(_scaled(operand.shape, graph.rows, rows), _has_producer(graph, operand))
-        for operand in layer.operands
+        Ref(operand.value): Leaf(_scaled(operand, rows), _has_producer(graph, operand)) for operand in layer.operands
     }
     for state in layer.parameters:
         element_bytes = state.num_bytes // max(prod(state.shape), 1)
@@ -86,19 +83,19 @@ def _has_producer(graph: Graph, operand: Operand) -> bool:
     return any(graph[source.layer].rule is not Rule.INPUT for source in operand.sources)
 
 
-def _scaled(shape: tuple[int, ...], captured: int, rows: int) -> tuple[int, ...]:
-    return (rows, *shape[1:]) if shape and shape[0] == captured else shape
+def _scaled(value: Operand | Call, rows: int) -> tuple[int, ...]:
+    return (rows, *value.shape[1:]) if value.has_rows else value.shape
 
 
-def _at_rows(calls: tuple[Call, ...], captured: int, rows: int) -> tuple[Call, ...]:
-    """Return the calls with the batch that capture baked into reshapes replaced."""
+def _at_rows(calls: tuple[Call, ...], rows: int) -> tuple[Call, ...]:
+    """Return the calls with numbers for whatever follows the rows."""
 
     def adapted(arg: Any) -> Any:
-        return _scaled(arg, captured, rows) if isinstance(arg, tuple) else arg
+        if isinstance(arg, Rows):
+            return arg.at(rows)
+        return tuple(map(adapted, arg)) if isinstance(arg, tuple) else arg
 
-    return tuple(
-        replace(call, args=tuple(map(adapted, call.args))) if call.op.startswith(_RESHAPES) else call for call in calls
-    )
+    return tuple(replace(call, args=adapted(call.args), kwargs=adapted(call.kwargs)) for call in calls)
 
 
 def _piece(calls: tuple[Call, ...], outside: dict[Ref, Leaf]) -> Piece:
@@ -117,7 +114,7 @@ def _piece(calls: tuple[Call, ...], outside: dict[Ref, Leaf]) -> Piece:
     for call in calls:
         args, kwargs = map_refs(call.args, numbered), map_refs(call.kwargs, numbered)
         numbers[Ref(call.value)] = Ref(str(len(numbers)))
-        steps.append(Call(numbers[Ref(call.value)].name, call.op, args, kwargs, ()))
+        steps.append(Call(numbers[Ref(call.value)].name, call.op, args, kwargs, (), within=call.within))
     return Piece(tuple(steps), tuple(leaves))
 
 

@@ -5,11 +5,12 @@ result is the model's own, the Graph lost nothing; and each layer, run alone, sh
 filters read.
 """
 
+import operator
 from functools import reduce
 
 import torch
 
-from hyperplace.values.graph import Ref, Rule
+from hyperplace.values.graph import Ref, Rows, Rule
 
 
 def replay(graph, model, inputs):
@@ -36,8 +37,24 @@ def run_layer(layer, values, state):
     for call in layer.calls:
         args = [_filled(arg, known, state, layer) for arg in call.args]
         kwargs = {name: _filled(arg, known, state, layer) for name, arg in call.kwargs}
-        result = known[call.value] = reduce(getattr, call.op.split("."), torch.ops)(*args, **kwargs)
+        result = known[call.value] = OPERATIONS.get(call.op, lambda *_, **__: _aten(call.op, args, kwargs))(
+            *args, **kwargs
+        )
+    if layer.result_values:
+        results = [known[name] for name in layer.result_values]
+        return results if layer.results else results[0]
     return result
+
+
+def _aten(op, args, kwargs):
+    return reduce(getattr, op.split("."), torch.ops)(*args, **kwargs)
+
+
+def _constant(values, shape, dtype):
+    return torch.tensor(values, dtype=dtype).reshape(shape)
+
+
+OPERATIONS = {"getitem": operator.getitem, "constant": _constant, "store": lambda buffer, value: buffer.copy_(value)}
 
 
 def _filled(arg, known, state, layer):
@@ -48,6 +65,8 @@ def _filled(arg, known, state, layer):
     if isinstance(arg, Ref):
         assert arg.name in known, f"{layer.name} reads {arg.name}, which is none of its operands and calls"
         return known[arg.name]
+    if isinstance(arg, Rows):
+        return arg.at(next(iter(known.values())).shape[0])
     if isinstance(arg, tuple):
         return [_filled(a, known, state, layer) for a in arg]
     return getattr(torch, arg[6:]) if isinstance(arg, str) and arg.startswith("torch.") else arg
@@ -78,6 +97,8 @@ def dependences(graph, model, layer):
     rows = graph.rows if layer.num_filters > 1 else 1
     weighed = sum(_weighed(x.reshape(rows, layer.num_filters, -1)) for x in results)
     grids = [torch.zeros(layer.num_filters, o.num_channels, dtype=torch.bool) for o in layer.operands]
+    if not weighed.requires_grad:  # cut off, or constant
+        return grids
     for number, value in enumerate(weighed):
         grads = torch.autograd.grad(value, list(leaves.values()), retain_graph=True, allow_unused=True)
         for grid, grad in zip(grids, grads, strict=True):

@@ -75,17 +75,14 @@ def test_in_place_work_is_what_later_readers_read():
     assert graph["c"].operands[0].sources[0].layer != "a"
 
 
-def test_a_module_used_twice_is_refused_by_name():
-    net = Net(lambda net, x: net.a(net.a(x)), a=conv(4, 4)())
-    with pytest.raises(ModelError, match=r"share the parameter a\.weight"):
-        capture(net, torch.randn(2, 4, 6, 6))
-
-
-def test_tied_weights_are_refused():
-    net = Net(lambda net, x: net.b(net.a(x)), a=linear(4, 4)(), b=linear(4, 4)())
-    net.b.weight = net.a.weight
-    with pytest.raises(ModelError, match="share the parameter"):
-        capture(net, torch.randn(2, 4))
+def test_layers_that_share_a_parameter_are_placed_whole():
+    twice = capture(Net(lambda net, x: F.relu(net.a(net.a(x))), a=conv(4, 4)()), torch.randn(2, 4, 6, 6))
+    tied = Net(lambda net, x: net.b(net.a(x)), a=linear(4, 4)(), b=linear(4, 4)())
+    tied.b.weight = tied.a.weight
+    for graph in (twice, capture(tied, torch.randn(2, 4))):
+        whole = [layer for layer in graph.layers if layer.rule is Rule.WHOLE]
+        assert whole
+        assert all("several layers use its parameter" in layer.reason for layer in whole)
 
 
 def test_modes_of_modules_are_kept():

@@ -1,0 +1,60 @@
+"""A layer while calls are still being added to it."""
+
+from dataclasses import dataclass, field
+
+from hyperplace.steps.capture.rules import Anchor
+from hyperplace.values.graph import Call, Layer, Operand, Parameter, Rule
+
+
+@dataclass
+class Draft:
+    """What is known of a layer so far; bytes and multiply-adds are for all rows of the sample."""
+
+    name: str
+    kind: str
+    rule: Rule
+    num_filters: int
+    operands: tuple[Operand, ...]
+    anchor_bytes: int
+    anchor: Anchor | None = None
+    reason: str = ""
+    out_bytes: int = 0
+    shape: tuple[int, ...] = ()
+    has_rows: bool = True
+    couples_rows: bool = False
+    saved_bytes: int = 0
+    whole_macs: int = 0  # counted where no rule knows them
+    calls: list[Call] = field(default_factory=list)
+    num_anchor_calls: int = 0
+    result_bytes: dict[int, int] = field(default_factory=dict)  # of those of several that are read
+    result_values: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    state: dict[str, None] = field(default_factory=dict)  # parameters and buffers, in order of use
+
+    def finished(self, parameters: dict[str, Parameter], rows: int) -> Layer:
+        """Return the layer, with all that scales for one row."""
+        anchor = self.anchor or Anchor(self.rule, ())
+        per_filter = rows * self.num_filters
+        return Layer(
+            name=self.name,
+            kind=self.kind,
+            rule=self.rule,
+            num_filters=self.num_filters,
+            map_bytes=-(-(sum(self.result_bytes.values()) or self.out_bytes) // per_filter),
+            shape=self.shape,
+            results=tuple(sorted(self.result_bytes)),
+            operands=self.operands,
+            groups=anchor.groups,
+            partial_bytes=-(-self.anchor_bytes // per_filter),
+            saved_bytes=-(-self.saved_bytes // per_filter),
+            macs=self.whole_macs // rows if self.rule is Rule.WHOLE else anchor.macs,
+            sums_channels=anchor.sums_channels,
+            parameters=tuple(parameters[name] for name in self.state),
+            calls=tuple(self.calls),
+            num_anchor_calls=self.num_anchor_calls,
+            reason=self.reason,
+            has_rows=self.has_rows,
+            couples_rows=self.couples_rows,
+            result_values=self.result_values,
+            writes=self.writes,
+        )

@@ -1,0 +1,88 @@
+"""One ATen call of a captured program, and what its arguments are made of."""
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Ref:
+    """In the arguments of a call: the value of this name, or the parameter or buffer where `is_state`."""
+
+    name: str
+    is_state: bool = False
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """In the arguments of a call: the number of rows of the mini-batch at hand, or what is computed from it."""
+
+    operator: str = ""  # of two numbers; without one it is the rows themselves
+    left: "Rows | int | float" = 0
+    right: "Rows | int | float" = 0
+
+    def at(self, rows: int) -> Any:
+        """Return the number for so many rows."""
+        if not self.operator:
+            return rows
+        left, right = (side.at(rows) if isinstance(side, Rows) else side for side in (self.left, self.right))
+        return OPERATORS[self.operator](left, right)
+
+    def text(self, rows: str) -> str:
+        """Return it as Python, where `rows` says how many there are."""
+        if not self.operator:
+            return rows
+        left, right = (side.text(rows) if isinstance(side, Rows) else repr(side) for side in (self.left, self.right))
+        return f"({left} {self.operator} {right})"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One ATen call of the captured program; arguments are constants, tuples of them, Refs and Rows.
+
+    Besides ATen's operations there are `getitem`, one of several results, and `constant`, a tensor that the model's
+    code makes of numbers: the flat values, the shape, the dtype.
+    """
+
+    value: str
+    op: str
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    shape: tuple[int, ...]
+    has_rows: bool = True  # dimension 0 of its result is the batch, and nothing else depends on its size
+    within: tuple[str, ...] = ()  # the contexts it runs in, as Python: torch.no_grad(), torch.autocast(...)
+
+    @property
+    def name(self) -> str:
+        """Return `conv2d` for aten.conv2d.default."""
+        return self.op.split(".")[1] if "." in self.op else self.op
+
+
+_SIZED = "zeros ones full empty new_zeros new_ones new_full new_empty expand view reshape _unsafe_view"
+_SIZED_BY_ROWS = frozenset(_SIZED.split())
+
+
+def counts_rows(call: Call) -> bool:
+    """Say whether a call's result changes with the number of rows other than by having that many."""
+    return call.name not in _SIZED_BY_ROWS and has_rows_argument(call)
+
+
+def has_rows_argument(call: Call) -> bool:
+    """Say whether some argument is computed from the number of rows."""
+
+    def found(arg: Any) -> bool:
+        return isinstance(arg, Rows) or (isinstance(arg, tuple) and any(map(found, arg)))
+
+    return found(call.args) or found(call.kwargs)
