@@ -2,8 +2,10 @@
 
 from contextlib import suppress
 from math import prod
+from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Node
 from torch.fx.node import map_arg
 from torch.utils.flop_counter import FlopCounterMode
@@ -49,8 +51,18 @@ def counted_macs(node: Node) -> int:
     """Count the multiply-adds of any call by running it on its fake tensors under torch's own counter."""
     if written(node) or not hasattr(node.target, "_schema"):
         return 0
-    args, kwargs = map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-    with suppress(Exception), FlopCounterMode(display=False) as counter:
+    # Not the program's own fake tensors: some operations would tell torch that the rows are the sample's, for good.
+    with suppress(Exception), FakeTensorMode(), FlopCounterMode(display=False) as counter:
+        args, kwargs = map_arg((node.args, node.kwargs), lambda n: _sized(n.meta["val"]))
         node.target(*args, **kwargs)  # type: ignore[operator]
-        return int(counter.get_total_flops()) // 2  # for the rows of the sample
+        return int(counter.get_total_flops()) // 2
     return 0
+
+
+def _sized(value: Any) -> Any:
+    """Return a value for the sample's rows."""
+    if isinstance(value, torch.Tensor):
+        return torch.empty(shape_of(value), dtype=value.dtype, device=value.device)
+    if isinstance(value, torch.SymInt | torch.SymFloat):
+        return value.node.hint
+    return [_sized(one) for one in value] if isinstance(value, list | tuple) else value

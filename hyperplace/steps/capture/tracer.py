@@ -169,6 +169,8 @@ class Tracer:
                 self._book.keep(node, self._whole(node, operands, str(reason)))
             return
         match outcome:
+            case Moved(views=(view,)) if view is self._values[operands[0]]:
+                self._values[node] = view if self._sole_reader(operands[0]) else replace(view, layer=None)
             case Moved():
                 self._book.keep(node, self._moved(node, outcome))
             case Follows():
