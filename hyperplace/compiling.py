@@ -41,6 +41,7 @@ def compile(
     scheduler: "SchedulerFactory | None" = None,
     average: "AverageFactory | None" = None,
     clip_norm: float | None = None,
+    clip_part_norm: float | None = None,
     stash: bool = True,
     devices: Sequence[str] = (),
     threads: int | None = None,
@@ -64,7 +65,7 @@ def compile(
     runnable = program(graph_for(plan.settings, model, _sample(model, plan, sample)), plan)
     pieces = micro_batches or (micro_batches_for(model, plan) if schedule == "sync" else 1)
     settings = RunSettings(schedule, in_flight, pieces, seed, tuple(devices), threads, check_nan, record)
-    training = Training(optimizer, scheduler, average, clip_norm, stash)
+    training = Training(optimizer, scheduler, average, clip_norm, clip_part_norm, stash)
     return Trainer(runnable, model.state_dict(), training=training, loss=loss, settings=settings)
 
 

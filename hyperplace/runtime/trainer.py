@@ -13,7 +13,8 @@ from torch import Tensor
 
 from hyperplace.errors import TrainingError, UsageError
 from hyperplace.runtime.board import Board
-from hyperplace.runtime.loans import borrowers, delays, find_loans
+from hyperplace.runtime.clipping import SharedNorm
+from hyperplace.runtime.loans import borrowers, delays, find_loans, updaters
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.orders import Batch, Order, Predict, Tick, Update
 from hyperplace.runtime.post import Post
@@ -79,8 +80,14 @@ class Trainer:
         parts = [kind(device, program.batch) for kind, device in zip(program.parts, devices, strict=True)]
         loans = find_loans(parts)
         is_async = self.settings.schedule == "async"
-        lenders = borrowers(loans) if is_async else {}  # sync: all parts update on an order of their own
-        self.schedule: Schedule = schedule([part.segments for part in parts], self.settings.in_flight, lenders)
+        owners = updaters(parts, loans)
+        lenders = borrowers(loans) if training.clip_norm is None else owners
+        self.schedule: Schedule = schedule(
+            [part.segments for part in parts],
+            self.settings.in_flight,
+            lenders if is_async else {},  # sync: all parts update on an order of their own
+            with_norms=training.clip_norm is not None,
+        )
         delay_of = delays(loans, parts, self.schedule) if is_async else {}
         self._post, self._board = Post(num_parts), Board(num_parts)
         self._board.on_stop = self._post.stop  # type: ignore[method-assign]
@@ -97,8 +104,13 @@ class Trainer:
             weights = Weights(part, self._base, training)
             replicas = Replicas(number, part, weights, self._post, loans=loans, delays=delay_of)
             replicas.load(self._base)
+            norm = None
+            if training.clip_norm is not None and number in owners:
+                norm = SharedNorm(number, owners, weights, self._post, most=training.clip_norm)
             actions = self.schedule.actions[number]
-            self.workers.append(Worker(number, part, weights, replicas, actions, self._post, self._board, options))
+            self.workers.append(
+                Worker(number, part, weights, replicas, actions, self._post, self._board, options, norm)
+            )
         self.num_batches = 0  # mini-batches given so far
         self._tick = 0
         self._under_way: list[int] = []
@@ -258,7 +270,7 @@ class Trainer:
         """Return the bytes moved so far by (way, source, target).
 
         The ways are "forward" and "backward", and for copies of weights "gradients" to the owner and "weights" from it.
-        What brings outputs to the loss is counted apart: `planned=False`.
+        What brings outputs to the loss, and the "norms" of `clip_norm`, are counted apart: `planned=False`.
         """
         self.flush()
         return self._post.moved_bytes(planned=planned)

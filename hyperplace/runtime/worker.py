@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hyperplace.runtime.board import Board, Fault
+from hyperplace.runtime.clipping import SharedNorm
 from hyperplace.runtime.finite import check_finite
 from hyperplace.runtime.live import Live, Roots
 from hyperplace.runtime.orders import Order, Predict, Tick, Update
@@ -18,7 +19,7 @@ from hyperplace.runtime.part import Part
 from hyperplace.runtime.post import BACKWARD, FORWARD, Key, Post, Stopped
 from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.schedule import FORWARD as RUN_FORWARD
-from hyperplace.runtime.schedule import UPDATE, Action
+from hyperplace.runtime.schedule import NORM, UPDATE, Action
 from hyperplace.runtime.table import Feed, Keep, Output, Receive, Segment, Send, cut, parse_index
 from hyperplace.runtime.weights import Version, Weights
 
@@ -52,12 +53,16 @@ class Worker:
         post: Post,
         board: Board,
         options: Options,
+        norm: SharedNorm | None = None,
     ) -> None:
-        self.number, self.part, self.weights, self.replicas = number, part, weights, replicas
+        self.number, self.part, self.weights, self.replicas, self.norm = number, part, weights, replicas, norm
         replicas.take = self._waited
+        if norm:
+            norm.take = self._waited
         self.orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self.records: list[Record] = []
         self._actions, self._post, self._board, self._options = actions, post, board, options
+        self._kinds = {action.kind for action in actions}
         self._live: dict[int, Live] = {}
         self._first_use = _first_uses(part.segments)
         self._used = [part.weights_of(index) for index in range(len(part.segments))]
@@ -83,6 +88,7 @@ class Worker:
             case Update():
                 self._now = ("update", 0, order.batch)
                 self.replicas.give(order.batch)
+                self._sum(order.batch)
                 self._update(order.batch)
                 self.replicas.renew()
                 self._board.finish(self.number, order.number)
@@ -102,6 +108,8 @@ class Worker:
                 raise Stopped
             if action.kind == RUN_FORWARD:
                 self._forward(live, action.segment)
+            elif action.kind == NORM:
+                self._gather(live)
             elif action.kind == UPDATE:
                 self._close(tick.number - action.offset)
             else:
@@ -120,20 +128,34 @@ class Worker:
         self.replicas.accumulate(live.version)
         if self._options.updates_at_once:
             self.replicas.give(live.batch.number)
-        if not (self._options.updates_at_once and self.replicas.lends):
+        if UPDATE not in self._kinds:
             self._close(tick)
 
     def _close(self, tick: int) -> None:
-        """Collect a mini-batch's gradients, and update if it is time."""
+        """Gather a mini-batch's gradients, unless that was an action of its own, and update if it is time."""
         live = self._live.pop(tick)
-        self._now = ("update", 0, live.batch.number)
-        self.weights.accumulate(live.version)
+        if NORM not in self._kinds:
+            self._gather(live)
         if self._options.updates_at_once:
             self._update(live.batch.number, live.version)
         self._board.finish(self.number, live.batch.number)
 
-    def _update(self, batch: int, version: Version | None = None) -> None:
+    def _gather(self, live: Live) -> None:
+        self._now = ("update", 0, live.batch.number)
+        self.weights.accumulate(live.version)
+        if self._options.updates_at_once:
+            self._sum(live.batch.number)
+
+    def _sum(self, batch: int) -> None:
+        """Complete the gradients of an update with those of copies, and tell their norm where it is shared."""
         self.replicas.collect(batch)
+        if self.norm:
+            self.norm.tell(batch)
+
+    def _update(self, batch: int, version: Version | None = None) -> None:
+        self._now = ("update", 0, batch)
+        if self.norm:
+            self.norm.clip(batch)
         self._timed("update", 0, batch, lambda: self.weights.update(version))
         self.replicas.publish()
 
