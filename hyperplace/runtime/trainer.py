@@ -18,6 +18,7 @@ from hyperplace.runtime.loans import borrowers, delays, find_loans, updaters
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.orders import Batch, Order, Predict, Tick, Update
 from hyperplace.runtime.post import Post
+from hyperplace.runtime.precision import autocasts
 from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.schedule import Schedule, schedule
 from hyperplace.runtime.state import assembled
@@ -27,7 +28,7 @@ from hyperplace.runtime.worker import Options, Worker, start
 from hyperplace.values.timeline import Event, Timeline
 
 SCHEDULES = ("async", "sync")
-UPDATE, PREDICTION = -1, -2  # instead of a batch's number
+UPDATE, PREDICTION = -1, -2  # instead of a batch's number; predictions count on downwards
 JOIN_S = 4.5  # how long to wait for threads to end
 
 
@@ -112,7 +113,7 @@ class Trainer:
                 Worker(number, part, weights, replicas, actions, self._post, self._board, options, norm)
             )
         self.num_batches = 0  # mini-batches given so far
-        self._tick = 0
+        self._tick = self._num_predictions = 0
         self._under_way: list[int] = []
         self._threads: list[threading.Thread] = [start(worker) for worker in self.workers]
         self._is_closed = False
@@ -142,7 +143,7 @@ class Trainer:
         while len(self._under_way) >= self.settings.in_flight:
             self._collect()
         loss = Loss(1, self.flush)
-        self._enter(Batch(self.num_batches, tuple(inputs), target, on_loss=loss.add))
+        self._enter(Batch(self.num_batches, tuple(inputs), target, on_loss=loss.add, autocasts=autocasts()))
         self.num_batches += 1
         return loss
 
@@ -155,8 +156,9 @@ class Trainer:
             raise UsageError("micro-batches need a target that is a tensor with a row for every row of the input")
         loss = Loss(len(targets), self.flush)
         first = self.num_batches * self.settings.micro_batches
+        casts = autocasts()
         micro_batches = [
-            Batch(first + number, pieces, targets[number], pieces[0].shape[0] / rows, loss.add)
+            Batch(first + number, pieces, targets[number], pieces[0].shape[0] / rows, loss.add, casts)
             for number, pieces in enumerate(zip(*chunks, strict=True))
         ]
         try:
@@ -207,11 +209,13 @@ class Trainer:
             self._collect()
 
     def predict(self, *inputs: Tensor, training: bool = False) -> Tensor | tuple[Tensor, ...]:
-        """Return the model's outputs without learning; in evaluation mode unless `training`."""
+        """Return the model's outputs without learning; in evaluation mode unless `training`, with new masks."""
         self._check(inputs)
         self.flush()
-        self._finish(Predict(Batch(PREDICTION, tuple(inputs)), training), PREDICTION)
-        outputs = self._board.take_outputs(PREDICTION)
+        number = PREDICTION - self._num_predictions  # of its own: dropout draws by it
+        self._num_predictions += 1
+        self._finish(Predict(Batch(number, tuple(inputs), autocasts=autocasts()), training), number)
+        outputs = self._board.take_outputs(number)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _check(self, inputs: Sequence[Any]) -> None:

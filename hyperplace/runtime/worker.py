@@ -17,6 +17,7 @@ from hyperplace.runtime.live import Live, Roots
 from hyperplace.runtime.orders import Order, Predict, Tick, Update
 from hyperplace.runtime.part import Part
 from hyperplace.runtime.post import BACKWARD, FORWARD, Key, Post, Stopped
+from hyperplace.runtime.precision import within
 from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.schedule import FORWARD as RUN_FORWARD
 from hyperplace.runtime.schedule import NORM, UPDATE, Action
@@ -187,7 +188,8 @@ class Worker:
         self.part.see(live.version.leaves)
         self.part.generator.manual_seed(_seed(self._options.seed, live.batch.number, self.number, index))
         method = getattr(self.part, self.part.segments[index].name)
-        return list(method(*arguments))
+        with within(live.batch.autocasts):
+            return list(method(*arguments))
 
     def _argument(self, live: Live, take: Feed | Receive | Keep) -> Tensor:
         """Return what a segment takes, cut off from what made it: gradients stop here and go on by hand."""
@@ -211,7 +213,8 @@ class Worker:
         leaves = [output.detach().requires_grad_(output.is_floating_point()) for output in outputs]
         assert self._options.loss is not None
         self._now = ("loss", self._now[1], live.batch.number)
-        loss = self._options.loss(leaves[0] if len(leaves) == 1 else tuple(leaves), live.batch.target)
+        with within(live.batch.autocasts):
+            loss = self._options.loss(leaves[0] if len(leaves) == 1 else tuple(leaves), live.batch.target)
         if self._options.check_nan and not torch.isfinite(loss).all():
             raise FloatingPointError(f"the loss is {loss.item()}")
         (loss * live.batch.share if live.batch.share != 1.0 else loss).backward()  # type: ignore[no-untyped-call]
