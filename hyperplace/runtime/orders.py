@@ -22,6 +22,7 @@ class Batch:
     share: float = 1.0
     on_loss: Callable[[Tensor], None] = lambda loss: None
     autocasts: tuple[Autocast, ...] = ()
+    lot: int | None = None  # by which random numbers are drawn, where not by the number
 
     @property
     def num_rows(self) -> int:

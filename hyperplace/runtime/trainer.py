@@ -5,7 +5,7 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,11 @@ from torch import Tensor
 from hyperplace.errors import TrainingError, UsageError
 from hyperplace.runtime.board import Board
 from hyperplace.runtime.clipping import SharedNorm
+from hyperplace.runtime.criterion import check_loss
+from hyperplace.runtime.devices import device_faults
 from hyperplace.runtime.loans import borrowers, delays, find_loans, updaters
 from hyperplace.runtime.losses import Loss
+from hyperplace.runtime.optimizers import check_optimizers
 from hyperplace.runtime.orders import Batch, Order, Predict, Tick, Update
 from hyperplace.runtime.post import Post
 from hyperplace.runtime.precision import autocasts
@@ -25,10 +28,11 @@ from hyperplace.runtime.state import assembled
 from hyperplace.runtime.table import Program
 from hyperplace.runtime.weights import Staleness, Training, Weights
 from hyperplace.runtime.worker import Options, Worker, start
+from hyperplace.values.arguments import count_faults
 from hyperplace.values.timeline import Event, Timeline
 
 SCHEDULES = ("async", "sync")
-UPDATE, PREDICTION = -1, -2  # instead of a batch's number; predictions count on downwards
+UPDATE, PREDICTION = -1, -2  # instead of a batch's number
 JOIN_S = 4.5  # how long to wait for threads to end
 
 
@@ -51,13 +55,21 @@ class RunSettings:
     record: bool = False  # keep a timeline
 
     def __post_init__(self) -> None:
+        if faults := list(self._faults()):
+            raise UsageError("; ".join(faults))
+
+    def _faults(self) -> Iterator[str]:
         if self.schedule not in SCHEDULES:
-            raise UsageError(f"schedule {self.schedule!r} is unknown; choose one of {', '.join(SCHEDULES)}")
-        for name in ("in_flight", "micro_batches"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} {getattr(self, name)} is less than 1")
+            yield f"schedule {self.schedule!r} is unknown; choose one of {', '.join(SCHEDULES)}"
+        yield from count_faults("in_flight", self.in_flight)
+        yield from count_faults("micro_batches", self.micro_batches)
+        yield from count_faults("seed", self.seed, least=0)
+        if self.threads is not None:
+            yield from count_faults("threads", self.threads)
         if self.schedule == "async" and self.micro_batches != 1:
-            raise UsageError("micro_batches are for the sync schedule; async overlaps whole mini-batches")
+            yield "micro_batches are for the sync schedule; async overlaps whole mini-batches"
+        for device in self.devices:
+            yield from device_faults("devices:", device)
 
 
 class Trainer:
@@ -72,6 +84,7 @@ class Trainer:
         loss: Callable[..., Tensor],
         settings: RunSettings | None = None,
     ) -> None:
+        check_loss(loss)
         self.program, self.settings = program, settings or RunSettings()
         num_parts = len(program.parts)
         devices = self.settings.devices or ("cpu",) * num_parts
@@ -112,6 +125,7 @@ class Trainer:
             self.workers.append(
                 Worker(number, part, weights, replicas, actions, self._post, self._board, options, norm)
             )
+        check_optimizers([worker.weights for worker in self.workers])
         self.num_batches = 0  # mini-batches given so far
         self._tick = self._num_predictions = 0
         self._under_way: list[int] = []
@@ -212,10 +226,10 @@ class Trainer:
         """Return the model's outputs without learning; in evaluation mode unless `training`, with new masks."""
         self._check(inputs)
         self.flush()
-        number = PREDICTION - self._num_predictions  # of its own: dropout draws by it
         self._num_predictions += 1
-        self._finish(Predict(Batch(number, tuple(inputs), autocasts=autocasts()), training), number)
-        outputs = self._board.take_outputs(number)
+        batch = Batch(PREDICTION, tuple(inputs), autocasts=autocasts(), lot=-self._num_predictions)
+        self._finish(Predict(batch, training), PREDICTION)
+        outputs = self._board.take_outputs(PREDICTION)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _check(self, inputs: Sequence[Any]) -> None:

@@ -16,12 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from hyperplace.errors import UsageError
+from hyperplace.runtime.optimizers import check_factory, made_optimizer, made_scheduler
 from hyperplace.runtime.part import Part
 from hyperplace.runtime.table import Copy
 from hyperplace.values.arguments import is_number
 
 Optimizer = torch.optim.Optimizer
-OptimizerFactory = Callable[[list[nn.Parameter]], Optimizer]
+OptimizerFactory = Callable[[list[Any]], Optimizer]  # of parameters, or of pairs of a name and a parameter
 SchedulerFactory = Callable[[Optimizer], Any]
 AverageFactory = Callable[[nn.Module], Any]
 
@@ -30,6 +31,7 @@ AverageFactory = Callable[[nn.Module], Any]
 class Training:
     """How a part learns: factories for its optimizer, its schedule of learning rates and its averaged weights.
 
+    With `named_parameters` the optimizer's factory gets pairs of a parameter's name in the model and the parameter.
     `clip_norm` is the most that the norm of all parts' gradients of an update may be, as clip_grad_norm_ has it for a
     whole model; `clip_part_norm` is for every part by itself. Weights of which several parts have copies are always
     stashed: all of them use one version for a mini-batch.
@@ -41,8 +43,14 @@ class Training:
     clip_norm: float | None = None
     clip_part_norm: float | None = None
     stash: bool = True
+    named_parameters: bool = False
 
     def __post_init__(self) -> None:
+        check_factory("optimizer", self.optimizer, "lambda parameters: torch.optim.SGD(parameters, lr=0.01)")
+        if self.scheduler is not None:
+            check_factory("scheduler", self.scheduler, "lambda optimizer: StepLR(optimizer, 1000)")
+        if self.average is not None:
+            check_factory("average", self.average, "AveragedModel")
         for name in ("clip_norm", "clip_part_norm"):
             if (norm := getattr(self, name)) is not None and not (is_number(norm) and norm > 0):
                 raise UsageError(f"{name} {norm!r} is not a norm; give a number above 0, or None for no clipping")
@@ -94,8 +102,11 @@ class Weights:
         }
         self.buffers = {name: piece.of(state[piece.name]).to(part.device) for name, piece in part.buffers.items()}
         values = list(self.parameters.values())
-        self.optimizer = training.optimizer(values) if values else None
-        self.scheduler = training.scheduler(self.optimizer) if training.scheduler and self.optimizer else None
+        named = [(piece.name, self.parameters[attribute]) for attribute, piece in self.owned.items()]
+        self.optimizer = made_optimizer(training, named) if named else None
+        self.scheduler: Any = None
+        if training.scheduler and self.optimizer:
+            self.scheduler = made_scheduler(training.scheduler, self.optimizer)
         module = nn.ParameterList(values)
         self.average = training.average(module) if training.average and values else None
         self.number = 0  # of updates so far

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hyperplace.runtime.board import Board, Fault
 from hyperplace.runtime.clipping import SharedNorm
+from hyperplace.runtime.criterion import check_reach
 from hyperplace.runtime.finite import check_finite
 from hyperplace.runtime.live import Live, Roots
 from hyperplace.runtime.orders import Order, Predict, Tick, Update
@@ -186,7 +187,8 @@ class Worker:
     def _call(self, live: Live, index: int, arguments: list[Tensor]) -> list[Tensor]:
         """Run a segment's method with the mini-batch's weights and its own random numbers."""
         self.part.see(live.version.leaves)
-        self.part.generator.manual_seed(_seed(self._options.seed, live.batch.number, self.number, index))
+        lot = live.batch.number if live.batch.lot is None else live.batch.lot
+        self.part.generator.manual_seed(_seed(self._options.seed, lot, self.number, index))
         method = getattr(self.part, self.part.segments[index].name)
         with within(live.batch.autocasts):
             return list(method(*arguments))
@@ -203,18 +205,19 @@ class Worker:
         name = _name(take)
         if isinstance(take, Receive) and name not in live.values:
             received = self._waited(self._key(live, FORWARD, take))
-            live.values[name] = received.requires_grad_(take.learns and received.is_floating_point())
+            live.values[name] = received.requires_grad_(take.learns and _learns(received))
         value = live.values[name]
         return value.detach().requires_grad_(value.requires_grad and torch.is_grad_enabled())
 
     def _lose(self, live: Live, segment: Segment, results: list[Tensor]) -> None:
         """Compute the loss and the gradients of the outputs."""
         outputs = [r for give, r in zip(segment.gives, results, strict=True) if isinstance(give, Output)]
-        leaves = [output.detach().requires_grad_(output.is_floating_point()) for output in outputs]
+        leaves = [output.detach().requires_grad_(_learns(output)) for output in outputs]
         assert self._options.loss is not None
         self._now = ("loss", self._now[1], live.batch.number)
         with within(live.batch.autocasts):
             loss = self._options.loss(leaves[0] if len(leaves) == 1 else tuple(leaves), live.batch.target)
+        check_reach(loss, leaves)
         if self._options.check_nan and not torch.isfinite(loss).all():
             raise FloatingPointError(f"the loss is {loss.item()}")
         (loss * live.batch.share if live.batch.share != 1.0 else loss).backward()  # type: ignore[no-untyped-call]
@@ -297,6 +300,11 @@ class Worker:
         result = work()
         self.records.append((kind, index, batch, start, time.perf_counter_ns()))
         return result
+
+
+def _learns(value: Tensor) -> bool:
+    """Say whether a value can have a gradient."""
+    return value.is_floating_point() or value.is_complex()
 
 
 def _name(take: Receive | Keep) -> str:
