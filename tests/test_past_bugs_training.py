@@ -137,7 +137,7 @@ WRONG_PLANS = {
     "k fraction": ({"k": 2.0}, "k 2.0 is float, not a whole number; give k=2"),
     "imbalance text": ({"imbalance": "a"}, "imbalance 'a' is str, not a number; give imbalance=0.1"),
     "batch": ({"batch": None}, "batch None is NoneType, not a whole number"),
-    "blocks": ({"blocks": "all"}, "blocks 'all' is str, not a whole number"),
+    "blocks": ({"blocks": "all"}, "blocks 'all' is no number of blocks; .* None for one per filter"),
     "two": ({"k": "2", "imbalance": "a"}, "k '2' .*; imbalance 'a' is"),
 }
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from hyperplace.errors import UsageError
 from hyperplace.runtime.trial import Kind, Trial, kinds_of, settings_of, try_out
@@ -54,7 +53,7 @@ def made_optimizer(training: "Training", named: Sequence[Named]) -> Optimizer:
 def made_scheduler(factory: Callable[[Optimizer], Any], optimizer: Optimizer) -> Any:
     """Return the schedule of a part's learning rates; it is stepped after every update, without arguments."""
     made = factory(optimizer)
-    if isinstance(made, ReduceLROnPlateau) or not hasattr(made, "step") or _needs_arguments(made.step):
+    if not hasattr(made, "step") or _needs_arguments(made.step):  # as ReduceLROnPlateau needs a metric
         raise UsageError(
             f"scheduler returned {type(made).__name__}, which cannot step by itself after every update; give one that "
             "goes by the number of updates, such as lambda optimizer: StepLR(optimizer, 30 * batches_per_epoch)"

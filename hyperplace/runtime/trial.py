@@ -94,7 +94,7 @@ def _is_close(one: Tensor, other: Tensor) -> bool:
 
 def _after_steps(optimizer: torch.optim.Optimizer, stir: float) -> dict[Kind, Sample]:
     """Return samples that a twin has updated."""
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # torch.manual_seed would seed the GPUs' too
     samples = {kind: Sample.drawn(kind.num_dims) for kind in dict.fromkeys(kinds_of(optimizer).values())}
     twin = _twin(optimizer, samples)
     for _ in range(STEPS):

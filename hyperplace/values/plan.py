@@ -61,10 +61,11 @@ class Settings:
         yield from kinds or self._value_faults()  # what is no number has no size
 
     def _kind_faults(self) -> Iterator[str]:
-        for name in ("k", "batch", "blocks", "seed", "row_blocks"):
-            value = getattr(self, name)
-            if not is_whole(value) and not (name == "blocks" and value is None):
-                yield from count_faults(name, value)
+        for name in ("k", "batch", "seed", "row_blocks"):
+            if not is_whole(getattr(self, name)):
+                yield from count_faults(name, getattr(self, name))
+        if not is_whole(self.blocks) and self.blocks is not None:
+            yield f"blocks {self.blocks!r} is no number of blocks; give blocks=64, or None for one per filter"
         if not is_number(self.imbalance):
             yield f"imbalance {self.imbalance!r} is {type(self.imbalance).__name__}, not a number; give imbalance=0.1"
 
