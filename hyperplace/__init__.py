@@ -4,8 +4,8 @@
 >>> plan.metrics.volume_bytes
 
 The flow, one function per arrow: capture -> profile -> build -> partition -> place -> generate; `place` on a model
-does all up to the plan, `compile` makes a trainer of model and plan. Importing hyperplace is cheap: torch loads with
-the first function used.
+does all up to the plan, `compile` makes a trainer of model and plan, `save_checkpoint` and `load_checkpoint` keep what
+it has learnt. Importing hyperplace is cheap: torch loads with the first function used.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
         compare,
         compile,
         generate,
+        load_checkpoint,
         load_plan,
         partition,
         place,
         profile,
+        save_checkpoint,
         save_plan,
     )
 
@@ -30,10 +32,12 @@ __all__ = [
     "compare",
     "compile",
     "generate",
+    "load_checkpoint",
     "load_plan",
     "partition",
     "place",
     "profile",
+    "save_checkpoint",
     "save_plan",
 ]
 __version__ = "0.1.0"

@@ -7,7 +7,7 @@ the program that runs it). Nothing below imports any of these.
 from pathlib import Path
 
 from hyperplace.comparing import baselines, compare, grain_rows
-from hyperplace.compiling import compile, generate, micro_batches_for, program
+from hyperplace.compiling import compile, generate, load_checkpoint, micro_batches_for, program, save_checkpoint
 from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.files.write import read_text, write_text
 from hyperplace.planning import Placement, capture, graph_for, partition, place, place_graph, profile, run, settled
@@ -26,6 +26,7 @@ __all__ = [
     "generate",
     "grain_rows",
     "graph_for",
+    "load_checkpoint",
     "load_plan",
     "micro_batches_for",
     "partition",
@@ -34,6 +35,7 @@ __all__ = [
     "profile",
     "program",
     "run",
+    "save_checkpoint",
     "save_plan",
     "settled",
 ]

@@ -1,8 +1,10 @@
 """From a plan to what runs it: the program as text, and a trainer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hyperplace.errors import ModelError, UsageError
 from hyperplace.planning import graph_for
 from hyperplace.values.graph import Graph
 from hyperplace.values.plan import Plan
@@ -41,8 +43,10 @@ def compile(
     scheduler: "SchedulerFactory | None" = None,
     average: "AverageFactory | None" = None,
     clip_norm: float | None = None,
+    clip_part_norm: float | None = None,
     stash: bool = True,
-    devices: Sequence[str] = (),
+    named_parameters: bool = False,
+    devices: str | Sequence[str] = (),
     threads: int | None = None,
     seed: int = 0,
     check_nan: bool = False,
@@ -51,8 +55,14 @@ def compile(
 ) -> "Trainer":
     """Return a trainer that runs a plan of the model: a thread per part, its weights taken from the model.
 
-    `optimizer`, `scheduler` (stepped after every update) and `average` (see torch.optim.swa_utils.AveragedModel)
-    are called once for each part. `sample` is needed only where inputs are not floating point.
+    By default several mini-batches are under way at once (`schedule="async"`), each computed with weights that lack
+    the updates of those before it; in_flight=1 or schedule="sync" is the plain loop.
+
+    `optimizer`, `scheduler` (stepped after every update) and `average` (see torch.optim.swa_utils.AveragedModel) are
+    functions, called once for each part. `optimizer` gets the part's parameters, or with `named_parameters` pairs of
+    their names in the model and them. `clip_norm` bounds the norm of all gradients of an update, `clip_part_norm` that
+    of each part's. The loss may not have parameters of its own. `sample` is needed only where inputs are not floating
+    point.
 
     >>> with hyperplace.compile(model, plan, optimizer=lambda ps: SGD(ps, lr=0.01), loss=F.cross_entropy) as trainer:
     ...     for x, y in loader:
@@ -61,11 +71,46 @@ def compile(
     """
     from hyperplace.runtime import RunSettings, Trainer, Training
 
+    if micro_batches is None:
+        micro_batches = micro_batches_for(model, plan) if schedule == "sync" else 1
+    devices = (devices,) * plan.settings.k if isinstance(devices, str) else tuple(map(str, devices))
+    settings = RunSettings(schedule, in_flight, micro_batches, seed, devices, threads, check_nan, record)
+    if settings.micro_batches > plan.settings.batch:
+        rows = plan.settings.batch
+        raise UsageError(f"micro_batches {micro_batches} are more than the {rows} rows of the plan's batch")
+    training = Training(optimizer, scheduler, average, clip_norm, clip_part_norm, stash, named_parameters)
+    _check_values(model)
     runnable = program(graph_for(plan.settings, model, _sample(model, plan, sample)), plan)
-    pieces = micro_batches or (micro_batches_for(model, plan) if schedule == "sync" else 1)
-    settings = RunSettings(schedule, in_flight, pieces, seed, tuple(devices), threads, check_nan, record)
-    training = Training(optimizer, scheduler, average, clip_norm, stash)
     return Trainer(runnable, model.state_dict(), training=training, loss=loss, settings=settings)
+
+
+def _check_values(model: "nn.Module") -> None:
+    """Refuse to train a model that has shapes only."""
+    if name := next((name for name, tensor in model.state_dict().items() if tensor.is_meta), None):
+        raise ModelError(
+            f"{name} is on the meta device and has no values to train; call model.to_empty(device='cpu') and set them, "
+            "or make the model on the CPU"
+        )
+
+
+def save_checkpoint(trainer: "Trainer", path: str | Path, extra: Mapping[str, Any] | None = None) -> None:
+    """Write all that training needs to go on: weights, buffers, the state of optimizer, scheduler and average.
+
+    `extra` is the caller's own, made of numbers, texts and tensors. The file appears whole or not at all.
+    """
+    from hyperplace.runtime import save_checkpoint as save
+
+    save(trainer, path, extra)
+
+
+def load_checkpoint(trainer: "Trainer", path: str | Path) -> dict[str, Any]:
+    """Go on from a checkpoint of the same model, whatever its plan; return the `extra` that was saved beside it.
+
+    Nothing in the file is executed.
+    """
+    from hyperplace.runtime import load_checkpoint as load
+
+    return load(trainer, path)
 
 
 def _sample(model: "nn.Module", plan: Plan, sample: Any) -> Any:

@@ -32,7 +32,13 @@ MAY_IMPORT = {
         "hyperplace.steps",
         "hyperplace.values",
     ),
-    "hyperplace/compiling.py": ("hyperplace.planning", "hyperplace.runtime", "hyperplace.steps", "hyperplace.values"),
+    "hyperplace/compiling.py": (
+        "hyperplace.errors",
+        "hyperplace.planning",
+        "hyperplace.runtime",
+        "hyperplace.steps",
+        "hyperplace.values",
+    ),
     "hyperplace/api.py": (
         "hyperplace.comparing",
         "hyperplace.compiling",

@@ -1,6 +1,7 @@
 """What generated programs are made of, and what trains them: threads, messages, weights over time."""
 
 from hyperplace.runtime.checkpoint import load_checkpoint, save_checkpoint
+from hyperplace.runtime.devices import device_faults
 from hyperplace.runtime.dropout import alpha_dropout, dropout, feature_alpha_dropout, feature_dropout
 from hyperplace.runtime.load import load_program
 from hyperplace.runtime.losses import Loss
@@ -32,6 +33,7 @@ __all__ = [
     "Training",
     "alpha_dropout",
     "constant",
+    "device_faults",
     "dropout",
     "feature_alpha_dropout",
     "feature_dropout",

@@ -17,6 +17,7 @@ from hyperplace.errors import FileError, UsageError
 from hyperplace.files.write import open_whole
 from hyperplace.runtime.table import Piece
 from hyperplace.runtime.trainer import Trainer
+from hyperplace.runtime.trial import settings_of
 
 KIND, VERSION = "checkpoint", 1
 
@@ -57,7 +58,7 @@ def checkpoint(trainer: Trainer) -> dict[str, Any]:
     return {
         "model": model,
         "optimizer": _optimizer_state(trainer),
-        "groups": [_settings_of(group) for group in first.optimizer.param_groups] if first and first.optimizer else [],
+        "groups": [settings_of(group) for group in first.optimizer.param_groups] if first and first.optimizer else [],
         "scheduler": first.scheduler.state_dict() if first and first.scheduler else None,
         "average": trainer.averaged_state_dict() if first and first.average else None,
         "num_averaged": int(first.average.n_averaged) if first and first.average else 0,
@@ -113,7 +114,3 @@ def _own(value: Any, piece: Piece, parameter: Tensor) -> Any:
     if isinstance(value, Tensor) and tuple(value.shape) == piece.shape:
         return piece.of(value).to(parameter.device)
     return value.clone() if isinstance(value, Tensor) else value
-
-
-def _settings_of(group: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in group.items() if name != "params"}

@@ -18,7 +18,9 @@ def check_finite(results: list[Tensor], again: Callable[[], object]) -> None:
 
 
 def _is_finite(value: Any) -> bool:
-    return not isinstance(value, Tensor) or not value.is_floating_point() or bool(torch.isfinite(value).all())
+    if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return True
+    return bool(torch.isfinite(value).all())
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -79,6 +79,13 @@ def borrowers(loans: Iterable[Loan]) -> dict[int, set[int]]:
     return found
 
 
+def updaters(parts: Sequence[Part], loans: Iterable[Loan]) -> dict[int, set[int]]:
+    """Return for every part that has weights of its own to whom it lends, be it to nobody."""
+    lenders = borrowers(loans)
+    owners = [p for p, part in enumerate(parts) if any(not isinstance(w, Copy) for w in part.weights.values())]
+    return {part: lenders.get(part, set()) for part in owners}
+
+
 def delays(loans: Sequence[Loan], parts: Sequence[Part], schedule: Schedule) -> dict[Loan, int]:
     """Return after how many ticks an update of what is lent is seen; by owner and all borrowers in the same tick."""
     users: dict[tuple[int, str], set[tuple[int, int]]] = {}

@@ -1,7 +1,8 @@
 """Batch norm over rows that several parts have: each tells what it knows of its own, and all use the same numbers.
 
 Statistics are a tensor of two lines, the mean and the variance of every channel. Everything here is differentiable, so
-their gradients go back along the same messages, and a split norm has the gradients of one that sees all rows.
+their gradients go back along the same messages, and a split norm has the gradients of one that sees all rows. As in
+torch's batch norm, numbers of low precision are summed in float32, and in autocast statistics stay so.
 """
 
 from collections.abc import Sequence
@@ -16,8 +17,10 @@ def statistics(x: Tensor) -> Tensor:
     """Return the statistics of some rows; zeros where there are none."""
     if not x.shape[0]:
         return x.new_zeros(2, x.shape[1]) + x.sum()  # a sum of nothing: gradients pass through it all the same
-    variance, mean = torch.var_mean(x, dim=[d for d in range(x.ndim) if d != 1], correction=0)
-    return torch.stack((mean, variance))
+    precise = x.to(torch.promote_types(x.dtype, torch.float32))
+    variance, mean = torch.var_mean(precise, dim=[d for d in range(x.ndim) if d != 1], correction=0)
+    found = torch.stack((mean, variance))
+    return found if torch.is_autocast_enabled(x.device.type) else found.to(x.dtype)
 
 
 def joint(pieces: Sequence[Tensor], rows: Sequence[int]) -> Tensor:
@@ -36,8 +39,8 @@ def track(total: Tensor, part: Part, *, mean: Tensor, variance: Tensor, momentum
     if count < 2:
         raise ValueError(f"expected more than 1 value per channel when training, got {count}")
     with torch.no_grad():
-        mean.lerp_(total[0], momentum)
-        variance.lerp_(total[1] * (count / (count - 1)), momentum)
+        mean.lerp_(total[0].to(mean.dtype), momentum)
+        variance.lerp_((total[1] * (count / (count - 1))).to(variance.dtype), momentum)
 
 
 def normalise(
@@ -58,4 +61,4 @@ def normalise(
     scale = scale if weight is None else scale * weight
     shape = (1, -1, *(1 for _ in x.shape[2:]))
     normed = (x - total[0].reshape(shape)) * scale.reshape(shape)
-    return normed if bias is None else normed + bias.reshape(shape)
+    return (normed if bias is None else normed + bias.reshape(shape)).to(x.dtype)

@@ -6,16 +6,23 @@ from typing import Any
 
 from torch import Tensor
 
+from hyperplace.runtime.precision import Autocast
+
 
 @dataclass(frozen=True)
 class Batch:
-    """A mini-batch, or a micro-batch of one: its number, inputs, what the loss wants, and its share of the loss."""
+    """A mini-batch, or a micro-batch of one: its number, inputs, what the loss wants, and its share of the loss.
+
+    `autocasts` are those it was given in: forward and loss run in them, as they would have in the caller's thread.
+    """
 
     number: int
     inputs: tuple[Tensor, ...]
     target: Any = None
     share: float = 1.0
     on_loss: Callable[[Tensor], None] = lambda loss: None
+    autocasts: tuple[Autocast, ...] = ()
+    lot: int | None = None  # by which random numbers are drawn, where not by the number
 
     @property
     def num_rows(self) -> int:

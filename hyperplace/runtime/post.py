@@ -13,6 +13,7 @@ from torch import Tensor
 
 FORWARD, BACKWARD = "forward", "backward"
 GRADIENTS, WEIGHTS = "gradients", "weights"  # of copies: to the owner, and from it
+NORMS = "norms"  # of every part's gradients, to all others
 
 
 class Stopped(Exception):

@@ -46,10 +46,6 @@ class Replicas:
         self._num_entered = 0
         self._recent: deque[int] = deque(maxlen=max(self._delay_of.values(), default=0))  # ticks with a mini-batch
 
-    @property
-    def lends(self) -> bool:
-        return bool(self._lent)
-
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take the values of a state dict, which the part's own weights already have; nothing may be in flight."""
         self._post.drop(self._number, WEIGHTS)  # older values on their way would come back later

@@ -15,7 +15,9 @@ and never overlap, modulo the period, with those of other mini-batches on the sa
 from the heaviest part's work upwards, for which no action lies more than `in_flight` - 1 ticks behind.
 
 A part whose weights others have copies of updates them in an action of its own (U), once all of them have run their
-backward passes. Other parts update right after their last backward segment.
+backward passes. Other parts update right after their last backward segment. Where gradients are scaled by the norm of
+all parts' together, every part with weights first tells the others its own (N), and updates (U) once all have told
+theirs: two actions, for who waited for the others before telling them would wait in a circle.
 """
 
 from bisect import insort
@@ -25,7 +27,7 @@ from math import ceil
 
 from hyperplace.runtime.table import Keep, Receive, Segment, Send
 
-FORWARD, BACKWARD, UPDATE = "F", "B", "U"
+FORWARD, BACKWARD, NORM, UPDATE = "F", "B", "N", "U"
 FORWARD_SHARE = 1 / 3  # of a segment's work; the backward pass makes two products for the forward's one
 LEAST_SHARE = 1e-6  # of all work, for segments that only pass something on: starts must differ
 GROWTH = 1.03  # of the period, from try to try
@@ -39,14 +41,14 @@ Lenders = Mapping[int, Collection[int]]  # part -> parts with copies of its weig
 
 @dataclass(frozen=True)
 class Action:
-    """Forward or backward of one segment, or an update, for the mini-batch that entered `offset` ticks ago."""
+    """Forward or backward of one segment, a norm or an update, for the mini-batch that entered `offset` ticks ago."""
 
     kind: str
     segment: int
     offset: int = 0
 
     def __str__(self) -> str:
-        what = self.kind if self.kind == UPDATE else f"{self.kind}{self.segment}"
+        what = self.kind if self.kind in (NORM, UPDATE) else f"{self.kind}{self.segment}"
         return what + (f"-{self.offset}" if self.offset else "")
 
 
@@ -84,10 +86,15 @@ class Schedule:
         )
 
 
-def schedule(parts: Sequence[Sequence[Segment]], in_flight: int, lenders: Lenders | None = None) -> Schedule:
-    """Return the order in which the parts run their segments with at most `in_flight` mini-batches under way."""
-    needs = dependencies(parts, lenders)
-    work = _durations(parts, lenders)
+def schedule(
+    parts: Sequence[Sequence[Segment]], in_flight: int, lenders: Lenders | None = None, *, with_norms: bool = False
+) -> Schedule:
+    """Return the order in which the parts run their segments with at most `in_flight` mini-batches under way.
+
+    `with_norms`: the lenders, some of which may lend to nobody, are all parts with weights, and tell each other norms.
+    """
+    needs = dependencies(parts, lenders, with_norms=with_norms)
+    work = _durations(parts, needs)
     order = _topological(needs)
     total = sum(work.values())
     period = max((sum(work[n] for n in work if n[0] == p) for p in range(len(parts))), default=1.0)
@@ -100,17 +107,19 @@ def schedule(parts: Sequence[Sequence[Segment]], in_flight: int, lenders: Lender
     return _rows(_placed(order, needs, work, 2 * total + 1, 0.0) or {}, work, 2 * total + 1, len(parts))
 
 
-def _durations(parts: Sequence[Sequence[Segment]], lenders: Lenders | None) -> dict[Node, float]:
+def _durations(parts: Sequence[Sequence[Segment]], nodes: Iterable[Node]) -> dict[Node, float]:
     work: dict[Node, float] = {}
     least = max(1.0, LEAST_SHARE * sum(segment.work for segments in parts for segment in segments))
     for p, segments in enumerate(parts):
         for s, segment in enumerate(segments):
             work[p, FORWARD, s] = max(segment.work, least) * FORWARD_SHARE
             work[p, BACKWARD, s] = max(segment.work, least) * (1 - FORWARD_SHARE)
-    return work | {(p, UPDATE, 0): least * FORWARD_SHARE for p in lenders or ()}
+    return work | {node: least * FORWARD_SHARE for node in nodes if node[1] in (NORM, UPDATE)}
 
 
-def dependencies(parts: Sequence[Sequence[Segment]], lenders: Lenders | None = None) -> dict[Node, set[Node]]:
+def dependencies(
+    parts: Sequence[Sequence[Segment]], lenders: Lenders | None = None, *, with_norms: bool = False
+) -> dict[Node, set[Node]]:
     """Return for every action of a mini-batch the actions that must come before it."""
     needs: dict[Node, set[Node]] = {}
     maker: dict[tuple[int, str, int], tuple[int, int]] = {}  # (part, name, target part) -> (part, segment)
@@ -137,7 +146,10 @@ def dependencies(parts: Sequence[Sequence[Segment]], lenders: Lenders | None = N
                 if lead != s:
                     needs[p, BACKWARD, lead].add((p, BACKWARD, s))
     for p, borrowers in (lenders or {}).items():
-        needs[p, UPDATE, 0] = {(q, BACKWARD, s) for q in (p, *borrowers) for s in range(len(parts[q]))}
+        backward = {(q, BACKWARD, s) for q in (p, *borrowers) for s in range(len(parts[q]))}
+        needs[p, NORM if with_norms else UPDATE, 0] = backward
+        if with_norms:
+            needs[p, UPDATE, 0] = {(q, NORM, 0) for q in lenders or ()}
     return needs
 
 
@@ -147,7 +159,7 @@ def _topological(needs: dict[Node, set[Node]]) -> list[Node]:
     done: set[Node] = set()
     todo = sorted((n for n in needs if n[1] == FORWARD), key=lambda n: (n[2], n[0]))
     todo += sorted((n for n in needs if n[1] == BACKWARD), key=lambda n: (-n[2], n[0]))
-    todo += sorted(n for n in needs if n[1] == UPDATE)
+    todo += sorted(n for n in needs if n[1] in (NORM, UPDATE))
     while todo:
         ready = [n for n in todo if needs[n] <= done]
         assert ready, "segments wait for each other in a circle"

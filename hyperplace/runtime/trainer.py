@@ -5,7 +5,7 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,16 +13,22 @@ from torch import Tensor
 
 from hyperplace.errors import TrainingError, UsageError
 from hyperplace.runtime.board import Board
-from hyperplace.runtime.loans import borrowers, delays, find_loans
+from hyperplace.runtime.clipping import SharedNorm
+from hyperplace.runtime.criterion import check_loss
+from hyperplace.runtime.devices import device_faults
+from hyperplace.runtime.loans import borrowers, delays, find_loans, updaters
 from hyperplace.runtime.losses import Loss
+from hyperplace.runtime.optimizers import check_optimizers
 from hyperplace.runtime.orders import Batch, Order, Predict, Tick, Update
 from hyperplace.runtime.post import Post
+from hyperplace.runtime.precision import autocasts
 from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.schedule import Schedule, schedule
 from hyperplace.runtime.state import assembled
 from hyperplace.runtime.table import Program
 from hyperplace.runtime.weights import Staleness, Training, Weights
 from hyperplace.runtime.worker import Options, Worker, start
+from hyperplace.values.arguments import count_faults
 from hyperplace.values.timeline import Event, Timeline
 
 SCHEDULES = ("async", "sync")
@@ -49,13 +55,21 @@ class RunSettings:
     record: bool = False  # keep a timeline
 
     def __post_init__(self) -> None:
+        if faults := list(self._faults()):
+            raise UsageError("; ".join(faults))
+
+    def _faults(self) -> Iterator[str]:
         if self.schedule not in SCHEDULES:
-            raise UsageError(f"schedule {self.schedule!r} is unknown; choose one of {', '.join(SCHEDULES)}")
-        for name in ("in_flight", "micro_batches"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} {getattr(self, name)} is less than 1")
+            yield f"schedule {self.schedule!r} is unknown; choose one of {', '.join(SCHEDULES)}"
+        yield from count_faults("in_flight", self.in_flight)
+        yield from count_faults("micro_batches", self.micro_batches)
+        yield from count_faults("seed", self.seed, least=0)
+        if self.threads is not None:
+            yield from count_faults("threads", self.threads)
         if self.schedule == "async" and self.micro_batches != 1:
-            raise UsageError("micro_batches are for the sync schedule; async overlaps whole mini-batches")
+            yield "micro_batches are for the sync schedule; async overlaps whole mini-batches"
+        for device in self.devices:
+            yield from device_faults("devices:", device)
 
 
 class Trainer:
@@ -70,6 +84,7 @@ class Trainer:
         loss: Callable[..., Tensor],
         settings: RunSettings | None = None,
     ) -> None:
+        check_loss(loss)
         self.program, self.settings = program, settings or RunSettings()
         num_parts = len(program.parts)
         devices = self.settings.devices or ("cpu",) * num_parts
@@ -79,8 +94,14 @@ class Trainer:
         parts = [kind(device, program.batch) for kind, device in zip(program.parts, devices, strict=True)]
         loans = find_loans(parts)
         is_async = self.settings.schedule == "async"
-        lenders = borrowers(loans) if is_async else {}  # sync: all parts update on an order of their own
-        self.schedule: Schedule = schedule([part.segments for part in parts], self.settings.in_flight, lenders)
+        owners = updaters(parts, loans)
+        lenders = borrowers(loans) if training.clip_norm is None else owners
+        self.schedule: Schedule = schedule(
+            [part.segments for part in parts],
+            self.settings.in_flight,
+            lenders if is_async else {},  # sync: all parts update on an order of their own
+            with_norms=training.clip_norm is not None,
+        )
         delay_of = delays(loans, parts, self.schedule) if is_async else {}
         self._post, self._board = Post(num_parts), Board(num_parts)
         self._board.on_stop = self._post.stop  # type: ignore[method-assign]
@@ -97,10 +118,16 @@ class Trainer:
             weights = Weights(part, self._base, training)
             replicas = Replicas(number, part, weights, self._post, loans=loans, delays=delay_of)
             replicas.load(self._base)
+            norm = None
+            if training.clip_norm is not None and number in owners:
+                norm = SharedNorm(number, owners, weights, self._post, most=training.clip_norm)
             actions = self.schedule.actions[number]
-            self.workers.append(Worker(number, part, weights, replicas, actions, self._post, self._board, options))
+            self.workers.append(
+                Worker(number, part, weights, replicas, actions, self._post, self._board, options, norm)
+            )
+        check_optimizers([worker.weights for worker in self.workers])
         self.num_batches = 0  # mini-batches given so far
-        self._tick = 0
+        self._tick = self._num_predictions = 0
         self._under_way: list[int] = []
         self._threads: list[threading.Thread] = [start(worker) for worker in self.workers]
         self._is_closed = False
@@ -130,7 +157,7 @@ class Trainer:
         while len(self._under_way) >= self.settings.in_flight:
             self._collect()
         loss = Loss(1, self.flush)
-        self._enter(Batch(self.num_batches, tuple(inputs), target, on_loss=loss.add))
+        self._enter(Batch(self.num_batches, tuple(inputs), target, on_loss=loss.add, autocasts=autocasts()))
         self.num_batches += 1
         return loss
 
@@ -143,8 +170,9 @@ class Trainer:
             raise UsageError("micro-batches need a target that is a tensor with a row for every row of the input")
         loss = Loss(len(targets), self.flush)
         first = self.num_batches * self.settings.micro_batches
+        casts = autocasts()
         micro_batches = [
-            Batch(first + number, pieces, targets[number], pieces[0].shape[0] / rows, loss.add)
+            Batch(first + number, pieces, targets[number], pieces[0].shape[0] / rows, loss.add, casts)
             for number, pieces in enumerate(zip(*chunks, strict=True))
         ]
         try:
@@ -195,10 +223,12 @@ class Trainer:
             self._collect()
 
     def predict(self, *inputs: Tensor, training: bool = False) -> Tensor | tuple[Tensor, ...]:
-        """Return the model's outputs without learning; in evaluation mode unless `training`."""
+        """Return the model's outputs without learning; in evaluation mode unless `training`, with new masks."""
         self._check(inputs)
         self.flush()
-        self._finish(Predict(Batch(PREDICTION, tuple(inputs)), training), PREDICTION)
+        self._num_predictions += 1
+        batch = Batch(PREDICTION, tuple(inputs), autocasts=autocasts(), lot=-self._num_predictions)
+        self._finish(Predict(batch, training), PREDICTION)
         outputs = self._board.take_outputs(PREDICTION)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -258,7 +288,7 @@ class Trainer:
         """Return the bytes moved so far by (way, source, target).
 
         The ways are "forward" and "backward", and for copies of weights "gradients" to the owner and "weights" from it.
-        What brings outputs to the loss is counted apart: `planned=False`.
+        What brings outputs to the loss, and the "norms" of `clip_norm`, are counted apart: `planned=False`.
         """
         self.flush()
         return self._post.moved_bytes(planned=planned)

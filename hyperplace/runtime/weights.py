@@ -8,18 +8,21 @@ changes under it, as in the thesis's threaded training.
 Weights that other parts have copies of, and the copies, are shown by `Replicas`, here only owned weights are.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from hyperplace.errors import UsageError
+from hyperplace.runtime.optimizers import check_factory, made_optimizer, made_scheduler
 from hyperplace.runtime.part import Part
 from hyperplace.runtime.table import Copy
+from hyperplace.values.arguments import is_number
 
 Optimizer = torch.optim.Optimizer
-OptimizerFactory = Callable[[list[nn.Parameter]], Optimizer]
+OptimizerFactory = Callable[[list[Any]], Optimizer]  # of parameters, or of pairs of a name and a parameter
 SchedulerFactory = Callable[[Optimizer], Any]
 AverageFactory = Callable[[nn.Module], Any]
 
@@ -28,14 +31,31 @@ AverageFactory = Callable[[nn.Module], Any]
 class Training:
     """How a part learns: factories for its optimizer, its schedule of learning rates and its averaged weights.
 
-    Weights of which several parts have copies are always stashed: all of them use one version for a mini-batch.
+    With `named_parameters` the optimizer's factory gets pairs of a parameter's name in the model and the parameter.
+    `clip_norm` is the most that the norm of all parts' gradients of an update may be, as clip_grad_norm_ has it for a
+    whole model; `clip_part_norm` is for every part by itself. Weights of which several parts have copies are always
+    stashed: all of them use one version for a mini-batch.
     """
 
     optimizer: OptimizerFactory
     scheduler: SchedulerFactory | None = None
     average: AverageFactory | None = None
     clip_norm: float | None = None
+    clip_part_norm: float | None = None
     stash: bool = True
+    named_parameters: bool = False
+
+    def __post_init__(self) -> None:
+        check_factory("optimizer", self.optimizer, "lambda parameters: torch.optim.SGD(parameters, lr=0.01)")
+        if self.scheduler is not None:
+            check_factory("scheduler", self.scheduler, "lambda optimizer: StepLR(optimizer, 1000)")
+        if self.average is not None:
+            check_factory("average", self.average, "AveragedModel")
+        for name in ("clip_norm", "clip_part_norm"):
+            if (norm := getattr(self, name)) is not None and not (is_number(norm) and norm > 0):
+                raise UsageError(f"{name} {norm!r} is not a norm; give a number above 0, or None for no clipping")
+        if self.clip_norm is not None and self.clip_part_norm is not None:
+            raise UsageError("clip_norm is for all parts together and clip_part_norm for each; give one of them")
 
 
 @dataclass(eq=False)
@@ -82,8 +102,11 @@ class Weights:
         }
         self.buffers = {name: piece.of(state[piece.name]).to(part.device) for name, piece in part.buffers.items()}
         values = list(self.parameters.values())
-        self.optimizer = training.optimizer(values) if values else None
-        self.scheduler = training.scheduler(self.optimizer) if training.scheduler and self.optimizer else None
+        named = [(piece.name, self.parameters[attribute]) for attribute, piece in self.owned.items()]
+        self.optimizer = made_optimizer(training, named) if named else None
+        self.scheduler: Any = None
+        if training.scheduler and self.optimizer:
+            self.scheduler = made_scheduler(training.scheduler, self.optimizer)
         module = nn.ParameterList(values)
         self.average = training.average(module) if training.average and values else None
         self.number = 0  # of updates so far
@@ -121,6 +144,18 @@ class Weights:
             if gradient is not None:
                 parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
 
+    def take_gradients(self) -> dict[str, Tensor]:
+        """Return the gradients waiting for an update, which wait no longer."""
+        found = {name: one.grad for name, one in self.parameters.items() if one.grad is not None}
+        for name in found:
+            self.parameters[name].grad = None
+        return found
+
+    def put_gradients(self, gradients: Mapping[str, Tensor]) -> None:
+        """Let gradients that were taken wait for the next update."""
+        for name, gradient in gradients.items():
+            self.parameters[name].grad = gradient
+
     def update(self, version: Version | None = None) -> None:
         """Let the optimizer use the gradients; `version` is that of the mini-batch they are of, for the staleness."""
         if version is not None:
@@ -130,8 +165,8 @@ class Weights:
                 self.parameters[name].data = self.parameters[name].data.clone()
                 self._seen_by[name].clear()
         if self.optimizer:
-            if self._training.clip_norm is not None:
-                nn.utils.clip_grad_norm_(self.parameters.values(), self._training.clip_norm)
+            if self._training.clip_part_norm is not None:
+                nn.utils.clip_grad_norm_(self.parameters.values(), self._training.clip_part_norm)
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
             if self.scheduler:

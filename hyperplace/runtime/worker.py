@@ -11,14 +11,17 @@ import torch
 from torch import Tensor
 
 from hyperplace.runtime.board import Board, Fault
+from hyperplace.runtime.clipping import SharedNorm
+from hyperplace.runtime.criterion import check_reach
 from hyperplace.runtime.finite import check_finite
 from hyperplace.runtime.live import Live, Roots
 from hyperplace.runtime.orders import Order, Predict, Tick, Update
 from hyperplace.runtime.part import Part
 from hyperplace.runtime.post import BACKWARD, FORWARD, Key, Post, Stopped
+from hyperplace.runtime.precision import within
 from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.schedule import FORWARD as RUN_FORWARD
-from hyperplace.runtime.schedule import UPDATE, Action
+from hyperplace.runtime.schedule import NORM, UPDATE, Action
 from hyperplace.runtime.table import Feed, Keep, Output, Receive, Segment, Send, cut, parse_index
 from hyperplace.runtime.weights import Version, Weights
 
@@ -52,12 +55,16 @@ class Worker:
         post: Post,
         board: Board,
         options: Options,
+        norm: SharedNorm | None = None,
     ) -> None:
-        self.number, self.part, self.weights, self.replicas = number, part, weights, replicas
+        self.number, self.part, self.weights, self.replicas, self.norm = number, part, weights, replicas, norm
         replicas.take = self._waited
+        if norm:
+            norm.take = self._waited
         self.orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self.records: list[Record] = []
         self._actions, self._post, self._board, self._options = actions, post, board, options
+        self._kinds = {action.kind for action in actions}
         self._live: dict[int, Live] = {}
         self._first_use = _first_uses(part.segments)
         self._used = [part.weights_of(index) for index in range(len(part.segments))]
@@ -83,6 +90,7 @@ class Worker:
             case Update():
                 self._now = ("update", 0, order.batch)
                 self.replicas.give(order.batch)
+                self._sum(order.batch)
                 self._update(order.batch)
                 self.replicas.renew()
                 self._board.finish(self.number, order.number)
@@ -102,6 +110,8 @@ class Worker:
                 raise Stopped
             if action.kind == RUN_FORWARD:
                 self._forward(live, action.segment)
+            elif action.kind == NORM:
+                self._gather(live)
             elif action.kind == UPDATE:
                 self._close(tick.number - action.offset)
             else:
@@ -120,20 +130,34 @@ class Worker:
         self.replicas.accumulate(live.version)
         if self._options.updates_at_once:
             self.replicas.give(live.batch.number)
-        if not (self._options.updates_at_once and self.replicas.lends):
+        if UPDATE not in self._kinds:
             self._close(tick)
 
     def _close(self, tick: int) -> None:
-        """Collect a mini-batch's gradients, and update if it is time."""
+        """Gather a mini-batch's gradients, unless that was an action of its own, and update if it is time."""
         live = self._live.pop(tick)
-        self._now = ("update", 0, live.batch.number)
-        self.weights.accumulate(live.version)
+        if NORM not in self._kinds:
+            self._gather(live)
         if self._options.updates_at_once:
             self._update(live.batch.number, live.version)
         self._board.finish(self.number, live.batch.number)
 
-    def _update(self, batch: int, version: Version | None = None) -> None:
+    def _gather(self, live: Live) -> None:
+        self._now = ("update", 0, live.batch.number)
+        self.weights.accumulate(live.version)
+        if self._options.updates_at_once:
+            self._sum(live.batch.number)
+
+    def _sum(self, batch: int) -> None:
+        """Complete the gradients of an update with those of copies, and tell their norm where it is shared."""
         self.replicas.collect(batch)
+        if self.norm:
+            self.norm.tell(batch)
+
+    def _update(self, batch: int, version: Version | None = None) -> None:
+        self._now = ("update", 0, batch)
+        if self.norm:
+            self.norm.clip(batch)
         self._timed("update", 0, batch, lambda: self.weights.update(version))
         self.replicas.publish()
 
@@ -163,9 +187,11 @@ class Worker:
     def _call(self, live: Live, index: int, arguments: list[Tensor]) -> list[Tensor]:
         """Run a segment's method with the mini-batch's weights and its own random numbers."""
         self.part.see(live.version.leaves)
-        self.part.generator.manual_seed(_seed(self._options.seed, live.batch.number, self.number, index))
+        lot = live.batch.number if live.batch.lot is None else live.batch.lot
+        self.part.generator.manual_seed(_seed(self._options.seed, lot, self.number, index))
         method = getattr(self.part, self.part.segments[index].name)
-        return list(method(*arguments))
+        with within(live.batch.autocasts):
+            return list(method(*arguments))
 
     def _argument(self, live: Live, take: Feed | Receive | Keep) -> Tensor:
         """Return what a segment takes, cut off from what made it: gradients stop here and go on by hand."""
@@ -179,17 +205,19 @@ class Worker:
         name = _name(take)
         if isinstance(take, Receive) and name not in live.values:
             received = self._waited(self._key(live, FORWARD, take))
-            live.values[name] = received.requires_grad_(take.learns and received.is_floating_point())
+            live.values[name] = received.requires_grad_(take.learns and _learns(received))
         value = live.values[name]
         return value.detach().requires_grad_(value.requires_grad and torch.is_grad_enabled())
 
     def _lose(self, live: Live, segment: Segment, results: list[Tensor]) -> None:
         """Compute the loss and the gradients of the outputs."""
         outputs = [r for give, r in zip(segment.gives, results, strict=True) if isinstance(give, Output)]
-        leaves = [output.detach().requires_grad_(output.is_floating_point()) for output in outputs]
+        leaves = [output.detach().requires_grad_(_learns(output)) for output in outputs]
         assert self._options.loss is not None
         self._now = ("loss", self._now[1], live.batch.number)
-        loss = self._options.loss(leaves[0] if len(leaves) == 1 else tuple(leaves), live.batch.target)
+        with within(live.batch.autocasts):
+            loss = self._options.loss(leaves[0] if len(leaves) == 1 else tuple(leaves), live.batch.target)
+        check_reach(loss, leaves)
         if self._options.check_nan and not torch.isfinite(loss).all():
             raise FloatingPointError(f"the loss is {loss.item()}")
         (loss * live.batch.share if live.batch.share != 1.0 else loss).backward()  # type: ignore[no-untyped-call]
@@ -272,6 +300,11 @@ class Worker:
         result = work()
         self.records.append((kind, index, batch, start, time.perf_counter_ns()))
         return result
+
+
+def _learns(value: Tensor) -> bool:
+    """Say whether a value can have a gradient."""
+    return value.is_floating_point() or value.is_complex()
 
 
 def _name(take: Receive | Keep) -> str:

@@ -64,7 +64,7 @@ class Flow:
     check_nan: bool = False
 
     def __post_init__(self) -> None:
-        from hyperplace.runtime import RunSettings
+        from hyperplace.runtime import RunSettings, device_faults
 
         # The runtime's own checks, before a plan is searched for rather than after.
         RunSettings(self.schedule, self.in_flight, self.micro_batches or 1)
@@ -72,7 +72,7 @@ class Flow:
             raise UsageError(f"--micro-batches {self.micro_batches} is less than 1")
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"--threads {self.threads} is less than 1")
-        if faults := [fault for device in self.devices for fault in _device_faults(device)]:
+        if faults := [fault for device in self.devices for fault in device_faults("--device", device)]:
             raise UsageError("; ".join(faults))
 
     def threads_for(self, num_parts: int) -> int:
@@ -85,17 +85,3 @@ class Flow:
         if len(devices) not in (1, num_parts):
             raise UsageError(f"--device names {len(devices)} devices for {num_parts} parts; give one, or one for each")
         return devices if len(devices) == num_parts else devices * num_parts
-
-
-def _device_faults(name: str) -> Iterator[str]:
-    import torch
-
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        yield f"--device {name} is no device; give cpu or cuda:0, or a list such as cuda:0,cuda:1"
-        return
-    if device.type not in ("cpu", "cuda"):
-        yield f"--device {name} is not supported; give cpu or cuda:0"
-    elif device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        yield f"--device {name} is not here: this machine has {torch.cuda.device_count()} GPUs"

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from hyperplace.errors import HyperplaceError, UsageError
+from hyperplace.values.arguments import count_faults, is_number, is_whole
 from hyperplace.values.arrays import Ints
 from hyperplace.values.faults import plan_faults
 
@@ -56,6 +57,19 @@ class Settings:
             raise UsageError("; ".join(faults))
 
     def _faults(self) -> Iterator[str]:
+        kinds = list(self._kind_faults())
+        yield from kinds or self._value_faults()  # what is no number has no size
+
+    def _kind_faults(self) -> Iterator[str]:
+        for name in ("k", "batch", "seed", "row_blocks"):
+            if not is_whole(getattr(self, name)):
+                yield from count_faults(name, getattr(self, name))
+        if not is_whole(self.blocks) and self.blocks is not None:
+            yield f"blocks {self.blocks!r} is no number of blocks; give blocks=64, or None for one per filter"
+        if not is_number(self.imbalance):
+            yield f"imbalance {self.imbalance!r} is {type(self.imbalance).__name__}, not a number; give imbalance=0.1"
+
+    def _value_faults(self) -> Iterator[str]:
         if self.k < 1:
             yield f"k={self.k} is not a number of parts; give --k 1 or more"
         if not (math.isfinite(self.imbalance) and self.imbalance >= 0):

@@ -148,7 +148,9 @@ def sgd(parameters):
 
 
 def trainer_of(layers, *, optimizer=sgd, schedule="async", in_flight=1, stash=True, loss=squared, **settings):
-    extra = {name: settings.pop(name) for name in ("clip_norm", "scheduler", "average") if name in settings}
+    extra = {
+        name: settings.pop(name) for name in ("clip_norm", "clip_part_norm", "scheduler", "average") if name in settings
+    }
     training = Training(optimizer, stash=stash, **extra)
     chosen = RunSettings(schedule, in_flight, **settings)
     return Trainer(program_of(layers), weights_of(layers), training=training, loss=loss, settings=chosen)

@@ -79,7 +79,7 @@ def test_clipping_comes_after_the_gradients_of_copies_and_goes_by_owner(schedule
     _, loose = plain(layers, batches, lambda ps: torch.optim.SGD(ps, lr=0.1))
     assert not same(loose, wanted)
     with trainer_of(
-        layers, optimizer=lambda ps: torch.optim.SGD(ps, lr=0.1), clip_norm=0.01, schedule=schedule
+        layers, optimizer=lambda ps: torch.optim.SGD(ps, lr=0.1), clip_part_norm=0.01, schedule=schedule
     ) as trainer:
         for x, y in batches:
             trainer.step(x, y)

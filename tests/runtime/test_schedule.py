@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from handmade import TWO_LINEARS, ZIGZAG
 
-from hyperplace.runtime.schedule import BACKWARD, FORWARD, UPDATE, Action, Schedule, dependencies, schedule
+from hyperplace.runtime.schedule import BACKWARD, FORWARD, NORM, UPDATE, Action, Schedule, dependencies, schedule
 from hyperplace.runtime.table import Feed, Keep, Receive, Segment, Send
 
 CHAIN = [part.segments for part in TWO_LINEARS.parts]
@@ -30,9 +30,9 @@ def random_parts(seed):
     return parts
 
 
-def dry_run(parts, rows, num_batches, depth, lenders=None):
+def dry_run(parts, rows, num_batches, depth, lenders=None, **norms):
     """Run the rows tick by tick, every part in its own order, and return the actions in an order that worked."""
-    needs = dependencies(parts, lenders)
+    needs = dependencies(parts, lenders, **norms)
     todo = [
         [
             (t - a.offset, (p, a.kind, a.segment))
@@ -132,6 +132,30 @@ def test_an_update_is_seen_as_soon_as_nobody_can_wait_in_a_circle(seed, in_fligh
         update = next((a.offset, n) for n, a in enumerate(row) if a.kind == UPDATE)
         forward = [(a.offset + delay, n) for n, a in enumerate(row) if a.kind == FORWARD]
         assert all(update < one for one in forward), "the owner's own order says the same"
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("seed", range(40))
+def test_parts_that_share_a_norm_update_once_all_have_told_theirs(seed, in_flight):
+    """The dry run has no way out of a circle: a part stands still until what its next action needs is done."""
+    parts = random_parts(seed)
+    lenders = {p: set() for p in range(len(parts))} | random_lenders(parts, seed)
+    found = schedule(parts, in_flight, lenders, with_norms=True)
+    assert all(0 <= a.offset < in_flight for row in found.actions for a in row)
+    order = dry_run(parts, found.actions, 6, found.depth, lenders, with_norms=True)
+    place = {item: n for n, item in enumerate(order)}
+    for batch in range(6):
+        last_norm = max(place[batch, (p, NORM, 0)] for p in lenders)
+        assert all(last_norm < place[batch, (p, UPDATE, 0)] for p in lenders)
+        for p, borrowers in lenders.items():
+            backward = [(batch, (q, BACKWARD, s)) for q in (p, *borrowers) for s in range(len(parts[q]))]
+            assert all(place[item] < place[batch, (p, NORM, 0)] for item in backward)
+
+
+def test_a_norm_is_printed_in_its_place():
+    assert (
+        str(schedule(CHAIN, 1, {0: set(), 1: set()}, with_norms=True)) == "part 0:  F0  B0  N  U\npart 1:  F0  B0  N  U"
+    )
 
 
 def test_nothing_changes_where_nobody_lends():

@@ -63,7 +63,7 @@ def test_losses_are_there_when_asked():
 
 
 def test_gradients_are_clipped_per_part():
-    with make(training=Training(sgd, clip_norm=0.1), in_flight=1) as trainer:
+    with make(training=Training(sgd, clip_part_norm=0.1), in_flight=1) as trainer:
         for x, y in batches(5):
             trainer.step(x, y)
         assert same(trainer.state_dict(), plain(5, clip=[("a", "c"), ("b",)]))
