@@ -1,5 +1,6 @@
 """From a plan to what runs it: the program as text, and a trainer."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,18 +71,37 @@ def compile(
     ...     model.load_state_dict(trainer.state_dict())
     """
     from hyperplace.runtime import RunSettings, Trainer, Training
+    from hyperplace.runtime.state import StateNames, named_tensors
 
+    _check_values(model)
+    graph = graph_for(plan.settings, model, _sample(model, plan, sample), tries_one_row=True)
     if micro_batches is None:
-        micro_batches = micro_batches_for(model, plan) if schedule == "sync" else 1
+        micro_batches = micro_batches_for(graph, plan) if schedule == "sync" else 1
     devices = (devices,) * plan.settings.k if isinstance(devices, str) else tuple(map(str, devices))
     settings = RunSettings(schedule, in_flight, micro_batches, seed, devices, threads, check_nan, record)
     if settings.micro_batches > plan.settings.batch:
         rows = plan.settings.batch
         raise UsageError(f"micro_batches {micro_batches} are more than the {rows} rows of the plan's batch")
     training = Training(optimizer, scheduler, average, clip_norm, clip_part_norm, stash, named_parameters)
-    _check_values(model)
-    runnable = program(graph_for(plan.settings, model, _sample(model, plan, sample)), plan)
-    return Trainer(runnable, model.state_dict(), training=training, loss=loss, settings=settings)
+    if settings.micro_batches > 1:
+        _check_micro_batches(graph)
+    runnable = program(graph, plan)
+    names, state = StateNames.of(model, runnable), {**model.state_dict(), **named_tensors(model)}
+    return Trainer(runnable, state, training=training, loss=loss, settings=settings, names=names)
+
+
+def _check_micro_batches(graph: Graph) -> None:
+    """Refuse to cut mini-batches of a model that changes with each, and say where that makes a difference."""
+    if changing := next((layer for layer in graph.layers if layer.writes), None):
+        raise UsageError(
+            f"{changing.name} writes the buffer {changing.writes[0]} once for every mini-batch; leave micro_batches out"
+        )
+    norms = {layer.name for layer in graph.layers if any(call.name == "batch_norm" for call in layer.calls)}
+    if others := [name for name in graph.coupling if name not in norms]:
+        warnings.warn(
+            f"{others[0]} may let rows of the batch see each other; with micro_batches it sees those of one at a time",
+            stacklevel=3,
+        )
 
 
 def _check_values(model: "nn.Module") -> None:
@@ -124,9 +144,6 @@ def _sample(model: "nn.Module", plan: Plan, sample: Any) -> Any:
     return tuple(torch.empty(plan.settings.batch, *shape, dtype=dtype, device=device) for shape in plan.inputs)
 
 
-def micro_batches_for(model: "nn.Module", plan: Plan) -> int:
-    """Return as many micro-batches as parts, or one where a batch norm's statistics would differ."""
-    from torch.nn.modules.batchnorm import _BatchNorm
-
-    has_norms = any(isinstance(module, _BatchNorm) for module in model.modules())
-    return 1 if has_norms else min(plan.settings.k, plan.settings.batch)
+def micro_batches_for(graph: Graph, plan: Plan) -> int:
+    """Return as many micro-batches as parts, or one where rows of the batch may see each other."""
+    return 1 if graph.coupling or graph.has_fixed_rows else min(plan.settings.k, plan.settings.batch)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hyperplace.errors import FileError, UsageError
+from hyperplace.errors import FileError, ModelError, UsageError
 from hyperplace.files.profile import cache_path, parse_profile, profile_text
 from hyperplace.files.write import read_text, write_text
 from hyperplace.portfolio import Found, OnProgress, check_name, only_grain, search, search_grains
@@ -30,15 +30,25 @@ T = TypeVar("T")
 
 
 def capture(model: "nn.Module", sample: Any) -> Graph:
-    """Return the layers of a model for a sample input: a tensor of shape (rows, channels, ...) or a tuple of them."""
+    """Return the layers of a model for a sample input.
+
+    That is a tensor of shape (rows, channels, ...), a tuple of arguments, or a dict of keyword arguments.
+    """
     from hyperplace.steps.capture import capture as step
 
     return step(model, sample)
 
 
-def graph_for(settings: Settings, model: "nn.Module", sample: Any) -> Graph:
+def graph_for(settings: Settings, model: "nn.Module", sample: Any, *, tries_one_row: bool = False) -> Graph:
     """Return the captured model as the settings want it planned."""
-    graph = capture(model, sample)
+    from hyperplace.steps.capture import capture as step
+
+    graph = step(model, sample, tries_one_row=tries_one_row)
+    if graph.has_fixed_rows and graph.rows != settings.batch:
+        raise ModelError(
+            f"the model's code works for {graph.rows} rows only, as its sample has, and not for a batch of "
+            f"{settings.batch}; plan for a batch of {graph.rows}, or give a sample of {settings.batch} rows"
+        )
     return graph.without_statistics() if settings.batch_norm == "per-shard" else graph
 
 

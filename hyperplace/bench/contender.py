@@ -104,7 +104,8 @@ def contenders(
             found += [Contender(replace(row, note=str(fault)), model) for row in rows]
         else:
             program = api.program(graph, plan)
-            found += [_planned(model, row, plan, program, settings) for row in rows]
+            pieces = api.micro_batches_for(graph, plan)
+            found += [_planned(model, row, plan, program, settings, pieces) for row in rows]
     return found
 
 
@@ -113,9 +114,11 @@ def _plain(model: nn.Module, threads: int) -> Contender:
     return Contender(BenchRow(name, PLAIN, 1, threads), model)
 
 
-def _planned(model: nn.Module, row: BenchRow, plan: Plan, program: Program, settings: BenchSettings) -> Contender:
+def _planned(
+    model: nn.Module, row: BenchRow, plan: Plan, program: Program, settings: BenchSettings, micro_batches: int
+) -> Contender:
     in_flight = settings.in_flight if row.num_parts > 1 else 1
-    pieces = api.micro_batches_for(model, plan) if row.schedule == SYNC else 1
+    pieces = micro_batches if row.schedule == SYNC else 1
     flow = RunSettings(row.schedule, in_flight, pieces, settings.seed, threads=row.num_threads)
     return Contender(replace(row, predicted_bytes=plan.metrics.training_volume_bytes), model, program, flow)
 

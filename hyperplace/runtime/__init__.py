@@ -10,7 +10,7 @@ from hyperplace.runtime.memory import constant, store
 from hyperplace.runtime.norms import joint, normalise, statistics, track
 from hyperplace.runtime.part import Part
 from hyperplace.runtime.schedule import Action, Schedule, schedule
-from hyperplace.runtime.table import Copy, Feed, Keep, Output, Piece, Program, Receive, Segment, Send
+from hyperplace.runtime.table import Copy, Feed, Keep, Output, Piece, Program, Receive, Segment, Send, Slot
 from hyperplace.runtime.trainer import RunSettings, Trainer
 from hyperplace.runtime.weights import Training
 
@@ -29,6 +29,7 @@ __all__ = [
     "Schedule",
     "Segment",
     "Send",
+    "Slot",
     "Trainer",
     "Training",
     "alpha_dropout",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -60,6 +60,13 @@ class Send:
 @dataclass(frozen=True)
 class Output:
     """One of the model's outputs, whole, on the part that computes the loss."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where the tensor of this number stands in what a model takes or returns."""
 
     number: int
 
@@ -165,12 +172,19 @@ class Copy(Piece):
 
 @dataclass(frozen=True)
 class Program:
-    """A generated program: the model's name, the shapes of its inputs without rows, and its parts."""
+    """A generated program: the model's name, the shapes of its inputs without rows, and its parts.
+
+    `takes` are the model's positional and keyword arguments and `returns` is what it returns, both with a Slot for
+    every tensor. `rows` are the fewest and the most that the model's code takes the same way.
+    """
 
     name: str
     inputs: tuple[tuple[int, ...], ...]
     parts: tuple[type["Part"], ...]
     batch: int
+    takes: Any = None  # all positional
+    returns: Any = None  # a tensor, or a tuple of them
+    rows: tuple[int, int | None] = (1, None)
 
     def __repr__(self) -> str:
         segments = sum(len(part.segments) for part in self.parts)

@@ -24,7 +24,8 @@ from hyperplace.runtime.post import Post
 from hyperplace.runtime.precision import autocasts
 from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.schedule import Schedule, schedule
-from hyperplace.runtime.state import assembled
+from hyperplace.runtime.state import StateNames, assembled
+from hyperplace.runtime.structure import filled, flattened
 from hyperplace.runtime.table import Program
 from hyperplace.runtime.weights import Staleness, Training, Weights
 from hyperplace.runtime.worker import Options, Worker, start
@@ -83,6 +84,7 @@ class Trainer:
         training: Training,
         loss: Callable[..., Tensor],
         settings: RunSettings | None = None,
+        names: StateNames | None = None,
     ) -> None:
         check_loss(loss)
         self.program, self.settings = program, settings or RunSettings()
@@ -90,7 +92,8 @@ class Trainer:
         devices = self.settings.devices or ("cpu",) * num_parts
         if len(devices) != num_parts:
             raise UsageError(f"{len(devices)} devices for {num_parts} parts; give one for each")
-        self._base = {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
+        self._names = names or StateNames()
+        self._base = self._names.known(state, program)
         parts = [kind(device, program.batch) for kind, device in zip(program.parts, devices, strict=True)]
         loans = find_loans(parts)
         is_async = self.settings.schedule == "async"
@@ -106,7 +109,7 @@ class Trainer:
         self._post, self._board = Post(num_parts), Board(num_parts)
         self._board.on_stop = self._post.stop  # type: ignore[method-assign]
         options = Options(
-            loss=loss,
+            loss=lambda outputs, target: loss(filled(program, outputs), target),
             updates_at_once=is_async,
             seed=self.settings.seed,
             threads=self.settings.threads or max(1, (os.cpu_count() or 1) // num_parts),
@@ -149,7 +152,8 @@ class Trainer:
 
         Returns at once while there is room in flight.
         """
-        *inputs, target = batch
+        *given, target = batch
+        inputs = flattened(self.program, given)
         self._check(inputs)
         return self._step_sync(inputs, target) if self.settings.schedule == "sync" else self._step_async(inputs, target)
 
@@ -222,15 +226,15 @@ class Trainer:
         while self._under_way:
             self._collect()
 
-    def predict(self, *inputs: Tensor, training: bool = False) -> Tensor | tuple[Tensor, ...]:
+    def predict(self, *given: Any, training: bool = False) -> Any:
         """Return the model's outputs without learning; in evaluation mode unless `training`, with new masks."""
+        inputs = flattened(self.program, given)
         self._check(inputs)
         self.flush()
         self._num_predictions += 1
         batch = Batch(PREDICTION, tuple(inputs), autocasts=autocasts(), lot=-self._num_predictions)
         self._finish(Predict(batch, training), PREDICTION)
-        outputs = self._board.take_outputs(PREDICTION)
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        return filled(self.program, self._board.take_outputs(PREDICTION))
 
     def _check(self, inputs: Sequence[Any]) -> None:
         """Refuse inputs of other shapes than the program's before any part has seen them."""
@@ -242,17 +246,27 @@ class Trainer:
         rows = {shape[0] for shape in shapes}
         if len(rows) != 1 or 0 in rows:
             raise UsageError(f"the inputs of a mini-batch must have the same number of rows, at least 1, not {shapes}")
+        self._check_rows(rows.pop())
+
+    def _check_rows(self, rows: Any) -> None:
+        fewest, most = self.program.rows
+        if rows < fewest or (most is not None and rows > most):
+            span = f"{fewest}" if fewest == most else f"{fewest} or more" if most is None else f"{fewest} to {most}"
+            raise UsageError(
+                f"{self.program.name} does something else with {rows} rows than it was captured with: it takes {span}; "
+                "make the model's code the same for any number of rows, or plan with this one"
+            )
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return parameters and buffers by the model's own names; after a fault, those of the last finished updates."""
         self._settle()
-        return assembled(self._base, self._held())
+        return self._names.shown(assembled(self._base, self._held()))
 
     def averaged_state_dict(self) -> dict[str, Tensor]:
         """Return the averaged weights, with the buffers as they are."""
         self._settle()
         held = [(worker.part, {**worker.weights.averaged(), **worker.weights.buffers}) for worker in self.workers]
-        return assembled(self._base, held)
+        return self._names.shown(assembled(self._base, held))
 
     def _held(self) -> list[Any]:
         return [(w.part, {**w.weights.parameters, **w.weights.buffers}) for w in self.workers]
@@ -267,6 +281,7 @@ class Trainer:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Take the parameters and buffers of a state dict of the model, whatever the plan it comes from."""
         self.flush()
+        state = self._names.completed(state, self._base)
         missing = sorted(set(self._base) - set(state))
         if missing:
             raise UsageError(f"the state dict has no {missing[0]!r}; it belongs to another model")

@@ -216,7 +216,7 @@ class Worker:
         assert self._options.loss is not None
         self._now = ("loss", self._now[1], live.batch.number)
         with within(live.batch.autocasts):
-            loss = self._options.loss(leaves[0] if len(leaves) == 1 else tuple(leaves), live.batch.target)
+            loss = self._options.loss(leaves, live.batch.target)
         check_reach(loss, leaves)
         if self._options.check_nan and not torch.isfinite(loss).all():
             raise FloatingPointError(f"the loss is {loss.item()}")

@@ -74,6 +74,15 @@ _SIZED = "zeros ones full empty new_zeros new_ones new_full new_empty expand vie
 _SIZED_BY_ROWS = frozenset(_SIZED.split())
 
 
+def couples_rows(call: Call) -> bool:
+    """Say whether a call that is split by channels lets rows of the batch see each other, or counts them."""
+    if call.name == "batch_norm":
+        return bool(call.args[5])
+    if call.name == "instance_norm":
+        return call.args[3] is not None  # running statistics are a mean over all rows
+    return counts_rows(call)
+
+
 def counts_rows(call: Call) -> bool:
     """Say whether a call's result changes with the number of rows other than by having that many."""
     return call.name not in _SIZED_BY_ROWS and has_rows_argument(call)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hyperplace.values.call import Call, Ref, Rows, counts_rows
+from hyperplace.values.call import Call, Ref, Rows, couples_rows
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -260,9 +260,7 @@ class Graph:
 
 def _ties_rows(layer: Layer, call: Call) -> bool:
     """Say whether a call needs all rows, or its weights are not cut by filters alone."""
-    if call.op.startswith("aten.instance_norm."):
-        return call.args[3] is not None  # running statistics are a mean over all rows
-    if counts_rows(call):
+    if couples_rows(call) and call.name != "batch_norm":  # whose parts tell each other their statistics
         return True
     return call.op.startswith("aten.conv_transpose") and layer.groups > 1
 

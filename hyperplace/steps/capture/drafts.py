@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from hyperplace.steps.capture.rules import Anchor
+from hyperplace.values.call import couples_rows
 from hyperplace.values.graph import Call, Layer, Operand, Parameter, Rule
 
 
@@ -54,7 +55,7 @@ class Draft:
             num_anchor_calls=self.num_anchor_calls,
             reason=self.reason,
             has_rows=self.has_rows,
-            couples_rows=self.couples_rows,
+            couples_rows=self.couples_rows or any(map(couples_rows, self.calls)),
             result_values=self.result_values,
             writes=self.writes,
         )

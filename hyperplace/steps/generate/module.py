@@ -1,7 +1,9 @@
 """A whole program as text: one class per part, one method per segment, and the tables of what they exchange."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from hyperplace.steps.generate.calls import constant_text
 from hyperplace.steps.generate.holdings import Held, pick
 from hyperplace.steps.generate.layers import LayerText
 from hyperplace.steps.generate.names import Names, literal, words
@@ -12,7 +14,7 @@ from hyperplace.steps.generate.segments import Segment, cut
 from hyperplace.steps.generate.sharing import sharings
 from hyperplace.steps.generate.steps import Message, PartSteps, Sent, Stage, Step, Tile
 from hyperplace.steps.generate.text import Lines, fold, index_text
-from hyperplace.values.graph import Graph, Layer, Rule
+from hyperplace.values.graph import Graph, Layer, Ref, Rule
 from hyperplace.values.plan import Owner, Plan, Ranges
 from hyperplace.values.ranges import count
 
@@ -23,12 +25,14 @@ BYTES_WORK = 4  # what a byte of a kept map costs beside a FLOP, for the schedul
 def module_text(graph: Graph, plan: Plan, parts: list[PartSteps], names: Names) -> str:
     """Return the program."""
     classes = [_PartText(graph, plan, part, names).text() for part in parts]
+    foot = _foot(graph, plan)
     uses_functional = any("F." in text for text in classes)
-    has_copies = any(": Copy(" in text for text in classes)
-    return "\n\n\n".join([_head(plan, uses_functional, has_copies), *classes, _foot(graph, plan)]) + "\n"
+    tables = ["Copy"] * any(": Copy(" in text for text in classes)
+    tables += ["Feed", "Keep", "Output", "Piece", "Receive", "Segment", "Send", *["Slot"] * ("Slot(" in foot)]
+    return "\n\n\n".join([_head(plan, uses_functional, tables), *classes, foot]) + "\n"
 
 
-def _head(plan: Plan, uses_functional: bool, has_copies: bool) -> str:
+def _head(plan: Plan, uses_functional: bool, tables: list[str]) -> str:
     settings, metrics = plan.settings, plan.metrics
     mib, when = metrics.judged_bytes / 2**20, "per mini-batch" if metrics.judges_training else "in the forward pass"
     return "\n".join(
@@ -46,19 +50,27 @@ def _head(plan: Plan, uses_functional: bool, has_copies: bool) -> str:
             *(["import torch.nn.functional as F"] if uses_functional else []),
             "",
             "from hyperplace import runtime",
-            f"from hyperplace.runtime import {'Copy, ' if has_copies else ''}Feed, Keep, Output, Piece, Receive, "
-            "Segment, Send",
+            f"from hyperplace.runtime import {', '.join(tables)}",
         ]
     )
 
 
 def _foot(graph: Graph, plan: Plan) -> str:
-    inputs = _tuple([f"{layer.shape[1:]!r}" for layer in graph.layers if layer.rule is Rule.INPUT])
+    shapes = [f"{layer.shape[1:]!r}" for layer in graph.layers if layer.rule is Rule.INPUT]
     classes = _tuple([f"Part{part}" for part in range(plan.settings.k)])
-    program = (
-        f"PROGRAM = runtime.Program({literal(plan.settings.model)}, inputs={inputs}, parts={classes}, "
-        f"batch={plan.settings.batch})"
-    )
+    words = [
+        literal(plan.settings.model),
+        f"inputs={_tuple(shapes)}",
+        f"parts={classes}",
+        f"batch={plan.settings.batch}",
+    ]
+    if graph.takes != (tuple(Ref(str(number)) for number in range(len(shapes))), {}):
+        words.append(f"takes={structure_text(graph.takes)}")
+    if graph.returns != Ref("0"):
+        words.append(f"returns={structure_text(graph.returns)}")
+    if (graph.fewest_rows, graph.most_rows) != (1, None):
+        words.append(f"rows=({graph.fewest_rows}, {graph.most_rows})")
+    program = f"PROGRAM = runtime.Program({', '.join(words)})"
     return "\n".join([*fold(program), "", 'if __name__ == "__main__":', "    runtime.main(PROGRAM)"])
 
 
@@ -243,6 +255,23 @@ def _filters(layer: Layer, filters: Ranges) -> str:
     if filters == ((0, layer.num_filters),):
         return f"all {layer.num_filters} {noun}" if layer.num_filters > 1 else "whole"
     return f"filters {index_text(filters)} of {layer.num_filters}"
+
+
+def structure_text(value: Any) -> str:
+    """Return what a model takes or returns as Python, with a Slot for every tensor."""
+    if isinstance(value, Ref):
+        return f"Slot({value.name})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_plain(key)}: {structure_text(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, tuple):
+        return _tuple([structure_text(one) for one in value])
+    if isinstance(value, list):
+        return f"[{', '.join(map(structure_text, value))}]"
+    return _plain(value)
+
+
+def _plain(value: Any) -> str:
+    return literal(value) if isinstance(value, str) else constant_text(value, str)
 
 
 def _tuple(texts: list[str]) -> str:

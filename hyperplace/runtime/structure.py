@@ -1,0 +1,65 @@
+"""What a model takes and returns, put into tensors in their order and back: lists, tuples and dicts with constants."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from hyperplace.errors import UsageError
+from hyperplace.runtime.table import Program, Slot
+
+
+def flattened(program: Program, given: Sequence[Any]) -> list[Any]:
+    """Return the tensors among a program's inputs in the order of their numbers; keyword inputs come as one dict."""
+    if program.takes is None:
+        return list(given)
+    args, kwargs = program.takes
+    template = (kwargs,) if kwargs and not args else args
+    found: dict[int, Any] = {}
+    if len(given) != len(template) or not _matched(template, tuple(given), found):
+        wanted = ", ".join(map(_shown, template))
+        raise UsageError(f"{program.name} wants inputs like {wanted}, not {', '.join(map(_shown, given))}")
+    return [found[number] for number in sorted(found)]
+
+
+def filled(program: Program, tensors: Sequence[Tensor]) -> Any:
+    """Return a program's outputs as the model returns them."""
+    if program.returns is None:
+        return tensors[0] if len(tensors) == 1 else tuple(tensors)
+    return _filled(program.returns, tensors)
+
+
+def _filled(template: Any, tensors: Sequence[Tensor]) -> Any:
+    if isinstance(template, Slot):
+        return tensors[template.number]
+    if isinstance(template, dict):
+        return {key: _filled(one, tensors) for key, one in template.items()}
+    if isinstance(template, list | tuple):
+        return type(template)(_filled(one, tensors) for one in template)
+    return template
+
+
+def _matched(template: Any, value: Any, found: dict[int, Any]) -> bool:
+    """Say whether a value has the form of a template, and note its tensors."""
+    if isinstance(template, Slot):
+        found[template.number] = value
+        return isinstance(value, Tensor)
+    if isinstance(template, dict):
+        same = isinstance(value, Mapping) and value.keys() == template.keys()
+        return same and all(_matched(one, value[key], found) for key, one in template.items())
+    if isinstance(template, list | tuple):
+        same = isinstance(value, list | tuple) and len(value) == len(template)
+        return same and all(_matched(one, other, found) for one, other in zip(template, value, strict=True))
+    return not isinstance(value, Tensor) and bool(template == value)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Slot):
+        return "a tensor"
+    if isinstance(value, Tensor):
+        return f"a tensor {tuple(value.shape)}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key!r}: {_shown(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "(" + ", ".join(map(_shown, value)) + ")"
+    return repr(value) if value is None or isinstance(value, bool | int | float | str) else type(value).__name__
