@@ -395,6 +395,16 @@ def no_parameters(net, x):
     return x.tanh()
 
 
+@habit(lambda rows, generator: torch.zeros(0, 5, dtype=torch.float64), a=linear(5, 3))
+def empty_sample(net, x):
+    return net.a(x)
+
+
+@habit((5,), a=linear(5, 3), after=lambda net: net.to("meta"))
+def model_on_meta(net, x):
+    return net.a(x)
+
+
 @habit((5,), after=lambda net: setattr(net, "a", nn.LazyLinear(3)))
 def lazy_layer(net, x):
     return net.a(x)
