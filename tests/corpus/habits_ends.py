@@ -400,7 +400,7 @@ def empty_sample(net, x):
     return net.a(x)
 
 
-@habit((5,), a=linear(5, 3), after=lambda net: net.to("meta"))
+@habit(lambda rows, generator: torch.empty(rows, 5, device="meta"), a=linear(5, 3), after=lambda net: net.to("meta"))
 def model_on_meta(net, x):
     return net.a(x)
 

@@ -37,28 +37,39 @@ FAULTS = ("WRONG", "EXCEPTION")
 
 @dataclass(frozen=True)
 class Way:
-    """One way to run a habit; `micro_batches` None is the default of compile."""
+    """One way to run a habit; `micro_batches` None is the default of compile.
+
+    The plan is for BATCH rows, whatever the sample's own.
+    """
 
     grain: str
     k: int
     partitioner: str
+    sample_rows: int
     schedule: str
     micro_batches: int | None
     rows: int
 
     def __str__(self) -> str:
         pieces = "" if self.micro_batches is None else f"/{self.micro_batches}"
-        return f"{self.grain} k={self.k} {self.partitioner} {self.schedule}{pieces} rows={self.rows}"
+        return f"{self.plan} {self.schedule}{pieces} rows={self.rows}"
+
+    @property
+    def plan(self) -> str:
+        """The plan in words."""
+        sample = "" if self.sample_rows == BATCH else f" sample={self.sample_rows}"
+        return f"{self.grain} k={self.k} {self.partitioner}{sample}"
 
 
 PLANS = (
-    ("coarse", 2, "horizontal"),
-    ("coarse", 3, "random"),
-    ("fine", 2, "random"),
-    ("fine", 3, "incremental"),
-    ("hybrid", 2, "dataparallel"),
-    ("hybrid", 2, "random"),
-    ("hybrid", 3, "random"),
+    ("coarse", 2, "horizontal", BATCH),
+    ("coarse", 3, "random", BATCH),
+    ("coarse", 2, "random", 1),
+    ("fine", 2, "random", BATCH),
+    ("fine", 3, "incremental", BATCH),
+    ("hybrid", 2, "dataparallel", BATCH),
+    ("hybrid", 2, "random", BATCH),
+    ("hybrid", 3, "random", 2),
 )
 BLOCKS = {"coarse": 3, "fine": 2, "hybrid": 2}
 ROWS = (BATCH, 4, 9, 1)
@@ -99,7 +110,7 @@ class Subject:
 
     def __init__(self, habit: Habit) -> None:
         self.habit = habit
-        self._capture = _once(planning.capture)
+        self._capture = _once(planning.capture, lambda model, sample: _num_rows(sample))
         self._plan = _once(self._planned)
         self._plain = _once(self._trained_plainly)
 
@@ -147,14 +158,14 @@ class Subject:
     def _compiled(self, way: Way) -> Any:
         return hyperplace.compile(
             self.habit.model(),
-            self._plan(way.grain, way.k, way.partitioner),
+            self._plan(way.grain, way.k, way.partitioner, way.sample_rows),
             optimizer=_optimizer,
             loss=self.habit.loss or row_loss,
             schedule=way.schedule,
             in_flight=1,
             micro_batches=way.micro_batches,
             threads=1,
-            sample=self.habit.sample(BATCH),
+            sample=self.habit.sample(way.sample_rows),
         )
 
     def _steps(self, trainer: Any, rows: int) -> Trained:
@@ -179,11 +190,12 @@ class Subject:
             ]
         return faults
 
-    def _planned(self, grain: str, k: int, partitioner: str) -> Any:
+    def _planned(self, grain: str, k: int, partitioner: str, sample_rows: int) -> Any:
         options = {"grain": grain, "k": k, "partitioner": partitioner, "blocks": BLOCKS[grain], "row_blocks": k}
         if partitioner == "dataparallel":
             options["blocks"] = 1
-        return hyperplace.place(self.habit.model(), self.habit.sample(BATCH), imbalance=100.0, batch=BATCH, **options)
+        sample = self.habit.sample(sample_rows)
+        return hyperplace.place(self.habit.model(), sample, imbalance=100.0, batch=BATCH, **options)
 
     def _trained_plainly(self, rows: int, micro_batches: int) -> Trained:
         net = self.habit.model()
@@ -319,15 +331,18 @@ def _first_line(fault: BaseException) -> str:
     return next((line.strip() for line in str(fault).splitlines() if line.strip()), "")
 
 
-def _once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with its answers remembered by its plain arguments, exceptions too.
+def _num_rows(sample: Any) -> int:
+    while not isinstance(sample, Tensor):
+        sample = next(iter(sample.values() if isinstance(sample, dict) else sample))
+    return len(sample)
 
-    Models and samples are left out of the key: a subject has only one.
-    """
+
+def _once(function: Callable[..., Any], key_of: Callable[..., Any] = lambda *args: args) -> Callable[..., Any]:
+    """Return the function with its answers remembered, exceptions too."""
     answers: dict[Any, tuple[Any, Exception | None]] = {}
 
     def once(*arguments: Any) -> Any:
-        key = tuple(a for a in arguments if isinstance(a, int | str))
+        key = key_of(*arguments)
         if key not in answers:
             try:
                 answers[key] = (function(*arguments), None)

@@ -22,8 +22,8 @@ Outcomes = Mapping[Way, Outcome]
 HEAD = f"""# What trains, and what is refused
 
 Every line is a small model with one habit, in `tests/corpus/habits_<theme>.py`. Each is trained three steps in float64
-on coarse, fine and hybrid plans of 2 and 3 parts, planned for {BATCH} rows, run with {BATCH} and with 4, 9 and 1, and
-compared with plain torch: losses, the whole state dict, predictions.
+on coarse, fine and hybrid plans of 2 and 3 parts, planned for {BATCH} rows from samples of {BATCH}, 2 and 1 rows, run with
+{BATCH} and with 4, 9 and 1, and compared with plain torch: losses, the whole state dict, predictions.
 
 - **equal**: as plain torch, within round-off.
 - **refused**: a `HyperplaceError` before anything is trained; the last column has its first words.
@@ -181,8 +181,7 @@ def _ways_text(ways: list[Way]) -> str:
     plans: dict[str, dict[str, list[str]]] = {}
     for way in ways:
         run = way.schedule + (f"/{way.micro_batches}" if way.micro_batches else "")
-        plan = f"{way.grain} k={way.k} {way.partitioner}"
-        plans.setdefault(plan, {}).setdefault(run, []).append(str(way.rows))
+        plans.setdefault(way.plan, {}).setdefault(run, []).append(str(way.rows))
     runs = {
         plan: ", ".join(f"{run} rows {'/'.join(rows)}" for run, rows in each.items()) for plan, each in plans.items()
     }
