@@ -13,12 +13,15 @@ def way_of(seed: int) -> Way:
 
 
 def outcome_of(seed: int) -> Outcome:
-    """Return what became of the model of a seed; where rows depend on each other, with the default of micro-batches."""
+    """Return what became of the model of a seed, its detail with the way and the model where it is a fault.
+
+    Where rows depend on each other, micro-batches are left to the default.
+    """
     subject, way = Subject(random_habit(seed)), way_of(seed)
     outcome = subject.outcome(way)
-    return subject.outcome(replace(way, micro_batches=None)) if outcome.kind == "not asked" else outcome
-
-
-def drawn(seed: int) -> str:
-    """Return the way and the model as text."""
-    return f"{way_of(seed)}\n{random_model(seed).description()}"
+    if outcome.kind == "not asked":
+        way = replace(way, micro_batches=None)
+        outcome = subject.outcome(way)
+    if not outcome.is_fault:
+        return outcome
+    return replace(outcome, detail=f"{outcome.detail}\n{way}\n{random_model(seed).description()}\n")

@@ -1,10 +1,13 @@
-"""Write docs/models.md: what becomes of every habit, found by running all of them in all ways (about ten minutes).
+"""Write docs/models.md: what becomes of every habit, found by running all of them in all ways (a quarter of an hour).
 
-python tests/corpus/table.py                     write the table; exit code 1 if anything is a fault
-python tests/corpus/table.py --faults FILE       write the faults to FILE instead, habit by habit
-python tests/corpus/table.py --faults FILE NAME ...
+Given names, only their lines are made anew. Exit code 1 if anything is wrong or an exception.
+
+    python tests/corpus/table.py [--faults FILE] [NAME ...]
+
+With --faults they are also written to a file, habit by habit with the ways they came in.
 """
 
+import argparse
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
@@ -22,7 +25,7 @@ Outcomes = Mapping[Way, Outcome]
 HEAD = f"""# What trains, and what is refused
 
 Every line is a small model with one habit, in `tests/corpus/habits_<theme>.py`. Each is trained three steps in float64
-on coarse, fine and hybrid plans of 2 and 3 parts, planned for {BATCH} rows from samples of {BATCH}, 2 and 1 rows, run with
+on coarse, fine and hybrid plans of 2 and 3 parts, planned for {BATCH} rows from samples of {BATCH}, 2 and 1, run with
 {BATCH} and with 4, 9 and 1, and compared with plain torch: losses, the whole state dict, predictions.
 
 - **equal**: as plain torch, within round-off.
@@ -40,15 +43,19 @@ true by `tests/corpus/test_table.py`.
 def main(arguments: list[str]) -> int:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    names = arguments[2:] or list(HABITS)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--faults", type=Path)
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args(arguments)
+    names = options.names or list(HABITS)
     found = {}
     for number, name in enumerate(names, 1):
         found[name] = outcomes(Subject(HABITS[name]), WAYS)
         print(f"{number}/{len(names)} {name}: {summary(found[name])}", file=sys.stderr, flush=True)
-    if arguments[:1] == ["--faults"]:
-        Path(arguments[1]).write_text(faults_text(found))
-    else:
-        PATH.write_text(text(found))
+    before = lines_of(PATH.read_text()) if PATH.exists() else {}
+    PATH.write_text(text(before | {name: line(name, each) for name, each in found.items()}))
+    if options.faults:
+        options.faults.write_text(faults_text(found))
     return int(any(one.is_fault for each in found.values() for one in each.values()))
 
 
@@ -56,16 +63,22 @@ def outcomes(subject: Subject, ways: Iterable[Way]) -> dict[Way, Outcome]:
     return {way: subject.outcome(way) for way in ways}
 
 
-def text(found: Mapping[str, Outcomes]) -> str:
-    """Return the whole page."""
+def text(lines: Mapping[str, str]) -> str:
+    """Return the whole page from the lines of the habits."""
     pieces = [HEAD]
     for theme in THEMES:
-        pieces.append(f"\n## {theme.__doc__.splitlines()[0]}\n")
+        pieces.append(f"\n## {theme.__doc__.splitlines()[0].rstrip('.')}\n")
         pieces.append(f"| habit | {' | '.join(COLUMNS)} | why refused |")
         pieces.append("| --- " * (len(COLUMNS) + 2) + "|")
         own = theme.__name__.removeprefix("habits_")
-        pieces += [line(name, each) for name, each in found.items() if HABITS[name].theme == own]
+        pieces += [lines[name] for name, habit in HABITS.items() if habit.theme == own and name in lines]
     return "\n".join(pieces) + "\n"
+
+
+def lines_of(page: str) -> dict[str, str]:
+    """Return the lines of a page by their habits."""
+    lines = {row.strip("| ").partition(" | ")[0]: row for row in page.splitlines() if row.startswith("| ")}
+    return {name: row for name, row in lines.items() if name in HABITS}
 
 
 def line(name: str, each: Outcomes) -> str:
@@ -91,18 +104,20 @@ def cell(each: Outcomes) -> str:
     return "; ".join(f"{kind} ({', '.join(g for g in GRAINS if words[g] == kind)})" for kind in kinds)
 
 
+FAULT = "FAULT"
 SPOKEN = {"plain": "torch fails", "lax": "trains", "not asked": "-"}
 
 
 def word(several: Iterable[Outcome]) -> str:
     """Return what holds for several outcomes; what plain torch cannot run counts only where nothing else does."""
+    several = list(several)
+    if any(one.is_fault for one in several):
+        return FAULT
     kinds = {one.kind for one in several}
     for weak in ("not asked", "plain", "lax"):
         if len(kinds) > 1:
             kinds.discard(weak)
-    if len(kinds) > 1:
-        return "FAULT" if kinds & {"WRONG", "EXCEPTION"} else "varies"
-    kind = kinds.pop()
+    kind = "varies" if len(kinds) > 1 else kinds.pop()
     return SPOKEN.get(kind, kind)
 
 
@@ -115,12 +130,11 @@ def first_words(message: str, limit: int = 70) -> str:
 def expected(page: str) -> dict[str, dict[tuple[str, str], str]]:
     """Return what a page says: of every habit, by column and grain, the word."""
     found = {}
-    for row in page.splitlines():
-        name, *cells = [part.strip() for part in row.strip("|").split(" | ")]
-        if name in HABITS:
-            found[name] = {
-                (title, grain): _word_for(grain, cells[n]) for n, title in enumerate(COLUMNS) for grain in GRAINS
-            }
+    for name, row in lines_of(page).items():
+        cells = [part.strip() for part in row.strip("|").split(" | ")][1:]
+        found[name] = {
+            (title, grain): _word_for(grain, cells[n]) for n, title in enumerate(COLUMNS) for grain in GRAINS
+        }
     return found
 
 

@@ -16,7 +16,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "corpus"))
 
-from drawn_models import drawn, outcome_of
+from drawn_models import outcome_of
 
 
 def main(count: int, first_seed: int, path: Path | None) -> int:
@@ -26,7 +26,7 @@ def main(count: int, first_seed: int, path: Path | None) -> int:
         outcome = outcome_of(seed)
         counts[outcome.kind] += 1
         if outcome.is_fault:
-            _tell(f"seed {seed}: {outcome}\n{drawn(seed)}\n", path)
+            _tell(f"seed {seed}: {outcome}", path)
     print(f"{count} models in {time.monotonic() - began:.0f} s: {dict(counts)}")
     return int(counts["WRONG"] + counts["EXCEPTION"] > 0)
 
