@@ -3,8 +3,10 @@
 import random
 from dataclasses import replace
 
-from harness import WAYS, Outcome, Subject, Way
+from harness import Subject
 from random_models import random_habit, random_model
+from verdicts import Outcome
+from ways import WAYS, Way
 
 
 def way_of(seed: int) -> Way:

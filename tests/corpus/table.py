@@ -16,7 +16,9 @@ from pathlib import Path
 import torch
 from habit import BATCH
 from habits import HABITS, THEMES
-from harness import WAYS, Outcome, Subject, Way
+from harness import Subject
+from verdicts import Outcome
+from ways import WAYS, Way
 
 PATH = Path(__file__).parents[2] / "docs" / "models.md"
 COLUMNS = ("async", "sync", "async, other rows", "sync, other rows", "2 micro-batches")

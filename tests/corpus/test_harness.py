@@ -7,8 +7,10 @@ import pytest
 import torch
 from habit import BATCH, HABITS, Habit, flat
 from habits import THEMES
-from harness import WAYS, Outcome, Subject, _limit, row_loss
+from harness import Subject, _limit, row_loss
 from torch import nn
+from verdicts import Outcome
+from ways import WAYS
 
 from hyperplace.errors import ModelError
 

@@ -4,8 +4,10 @@ import hashlib
 
 import pytest
 from habits import HABITS
-from harness import WAYS, Outcome, Subject, Way
+from harness import Subject
 from table import FAULT, PATH, allows, cell, column, expected, first_words, word
+from verdicts import Outcome
+from ways import WAYS, Way
 
 NUM_WAYS = 2
 SAID = expected(PATH.read_text())
