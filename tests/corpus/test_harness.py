@@ -9,7 +9,7 @@ from habit import BATCH, HABITS, Habit, flat
 from habits import THEMES
 from harness import Subject, _limit, row_loss
 from torch import nn
-from verdicts import Outcome
+from verdicts import Outcome, Trained, faults_between
 from ways import WAYS
 
 from hyperplace.errors import ModelError
@@ -91,4 +91,17 @@ def test_habits_are_the_same_at_every_call():
     for habit in list(HABITS.values())[::20]:
         assert isinstance(habit, Habit)
         one, other = habit.model().state_dict(), habit.model().state_dict()
-        assert all(torch.equal(one[name], other[name]) for name in one)
+        assert all(torch.equal(one[name], other[name]) for name in one if not one[name].is_meta)
+
+
+def test_differences_are_found_wherever_they_are():
+    one = Trained([1.0, float("nan")], {"w": torch.ones(3)}, [torch.zeros(2)])
+    assert faults_between(one, one, 0.0) == []
+    assert faults_between(replace(one, losses=[1.0, 2.0]), one, 1e-9) == ["loss 1 is finite in other places"]
+    assert faults_between(replace(one, state={"w": torch.ones(3) * 1.5}), one, 1e-9) == ["w is off by 5.0e-01"]
+    assert faults_between(replace(one, state={"v": torch.ones(3)}), one, 1.0) == [
+        "state dict has other names: ['v', 'w']"
+    ]
+    assert faults_between(replace(one, predictions=[]), one, 1.0) == ["0 outputs instead of 1"]
+    longer = replace(one, predictions=[torch.zeros(3)])
+    assert faults_between(longer, one, 1.0) == ["prediction 0 has shape (3,) instead of (2,)"]

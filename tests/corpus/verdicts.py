@@ -72,7 +72,11 @@ def _difference(name: str, found: Tensor, wanted: Tensor, tolerance: float) -> s
     if torch.equal(found, wanted) or not found.numel():
         return ""
     wide = torch.complex128 if found.is_complex() else torch.float64
-    far = float((found.to(wide) - wanted.to(wide)).abs().max() / max(1.0, float(wanted.to(wide).abs().max())))
+    found, wanted = found.to(wide), wanted.to(wide)
+    if not torch.equal(found.isfinite(), wanted.isfinite()):
+        return f"{name} is finite in other places"
+    found, wanted = found.nan_to_num(), wanted.nan_to_num()  # a loss over no rows is not a number in plain torch, too
+    far = float((found - wanted).abs().max() / max(1.0, float(wanted.abs().max())))
     return "" if far <= tolerance else f"{name} is off by {far:.1e}"
 
 
