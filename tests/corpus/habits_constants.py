@@ -27,6 +27,11 @@ def constant_arange_of_batch(net, x):
     return net.b(net.a(x)) + torch.arange(BATCH, dtype=x.dtype).mean()
 
 
+@habit(a=conv(), b=conv(6, 3))
+def constant_computed_behind_a_layer(net, x):
+    return net.b(net.a(x) + torch.arange(5, dtype=x.dtype).mean()) * torch.full((3, 1, 1), 2.0, dtype=x.dtype).sqrt()
+
+
 @habit((BATCH, 4), a=linear(4, 6), b=linear(6, 3))
 def sequence_as_long_as_the_batch(net, x):
     return net.b(net.a(x).softmax(1).sum(1))
