@@ -57,6 +57,7 @@ def batch_constant(draft: Draft, at: int) -> None:
     """Bring in a number near the planned batch."""
     n = draft.chance.choice(CONSTANTS)
     kinds: dict[str, Function] = {
+        "times full(channels).sqrt()": lambda net, x: x * torch.full((x.shape[1], 1, 1), 2.0, dtype=x.dtype).sqrt(),
         f"times ones({n}).sum() / {n}": lambda net, x: x * torch.ones(n, dtype=x.dtype).sum() / n,
         f"plus arange({n}).mean()": lambda net, x: x + torch.arange(n, dtype=x.dtype).mean() / n,
         f"expand to {n} and mean": lambda net, x: x.unsqueeze(2).expand(-1, -1, n, -1, -1).mean(2),
