@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test format sweep-programs sweep-never-worse clean
+.PHONY: demo test format sweep-programs sweep-never-worse sweep-random-models models-table clean
 
 demo: .venv/installed
 	$(BIN)/hyperplace partition vgg16 --k 4 --imbalance 0.1
@@ -20,6 +20,13 @@ sweep-programs: .venv/installed-test
 
 sweep-never-worse: .venv/installed-test
 	$(BIN)/python tests/sweeps/never_worse.py results/never-worse.csv
+
+sweep-random-models: .venv/installed-test
+	$(BIN)/python tests/sweeps/random_models.py 2000 0
+
+# What trains and what is refused, found by running the corpus in every way (a quarter of an hour).
+models-table: .venv/installed-test
+	$(BIN)/python tests/corpus/table.py
 
 format: .venv/installed-test
 	$(BIN)/ruff format .
