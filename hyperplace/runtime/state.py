@@ -37,8 +37,8 @@ class StateNames:
         pieces = [piece for part in program.parts for piece in (*part.weights.values(), *part.buffers.values())]
         if missing := [piece.name for piece in pieces if piece.name not in state]:
             raise UsageError(
-                f"{program.name} uses {missing[0]}, which the state lacks; give a state dict of the same model, and with "
-                "it the buffers that are not persistent (dict(model.named_buffers()))"
+                f"{program.name} uses {missing[0]}, which the state lacks; give a state dict of the same model, and "
+                "with it the buffers that are not persistent (dict(model.named_buffers()))"
             )
         return {name: one.detach().cpu().clone() for name, one in state.items() if isinstance(one, Tensor)}
 

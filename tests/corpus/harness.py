@@ -202,11 +202,11 @@ def _once(function: Callable[..., Any], key_of: Callable[..., Any] = lambda *arg
     """Return the function with its answers remembered, exceptions too."""
     answers: dict[Any, tuple[Any, Exception | None]] = {}
 
-    def once(*arguments: Any) -> Any:
-        key = key_of(*arguments)
+    def once(*arguments: Any, **options: Any) -> Any:
+        key = (key_of(*arguments), *options.items())
         if key not in answers:
             try:
-                answers[key] = (function(*arguments), None)
+                answers[key] = (function(*arguments, **options), None)
             except Exception as fault:
                 answers[key] = (None, fault)
         answer, fault = answers[key]

@@ -11,7 +11,7 @@ from hyperplace.steps.generate.norms import norm_calls, norm_width
 from hyperplace.steps.generate.operands import Operands, lines_text
 from hyperplace.steps.generate.pieces import Piece, Pieces
 from hyperplace.steps.generate.segments import Segment, cut
-from hyperplace.steps.generate.sharing import sharings
+from hyperplace.steps.generate.sharing import sharings, tied_owners
 from hyperplace.steps.generate.steps import Message, PartSteps, Sent, Stage, Step, Tile
 from hyperplace.steps.generate.text import Lines, fold, index_text
 from hyperplace.values.graph import Graph, Layer, Ref, Rule
@@ -80,7 +80,7 @@ class _PartText:
     def __init__(self, graph: Graph, plan: Plan, part: PartSteps, names: Names) -> None:
         self._graph, self._plan, self._part, self._names = graph, plan, part, names
         self._sharings = sharings(plan)
-        self._pieces = Pieces(part.part, self._sharings)
+        self._pieces = Pieces(part.part, self._sharings, tied_owners(graph, plan))
 
     def text(self) -> str:
         segments = cut(self._part)

@@ -30,11 +30,13 @@ class Pieces:
     """The pieces of one part, in order of first use.
 
     Where the rows of filters are apart, `sharings` has their layer, and a part's slices of its parameters are those of
-    the groups of filters with the same owner; what a tile uses is cut out of them.
+    the groups of filters with the same owner; what a tile uses is cut out of them. `tied` has the owner of every
+    parameter that several layers use.
     """
 
     part: int = 0
     sharings: dict[str, Sharing] = field(default_factory=dict)
+    tied: dict[str, int] = field(default_factory=dict)
     names: Names = field(default_factory=lambda: Names(ATTRIBUTES))
     of: dict[tuple[str, str], Piece] = field(default_factory=dict)
 
@@ -46,7 +48,8 @@ class Pieces:
         """Return how the part's code names a slice of a parameter; `cuts` has the ranges of each cut dimension."""
         parameter = next(p for p in layer.parameters if p.name == name)
         if not (cuts and self.has_copies(layer)):
-            return f"self.{self._piece(layer, parameter, cuts, None).attribute}"
+            owner = self.tied.get(name, self.part)
+            return f"self.{self._piece(layer, parameter, cuts, None if owner == self.part else owner).attribute}"
         ((dim, wanted),) = cuts.items()  # rows are apart only where parameters are cut by filters alone
         width = parameter.shape[dim] // layer.num_filters
         held = []

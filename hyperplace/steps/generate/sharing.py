@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from hyperplace.values.graph import Graph
 from hyperplace.values.plan import Plan, PlannedLayer, Ranges, Replica
 from hyperplace.values.ranges import common, ranges_of
 
@@ -42,6 +43,16 @@ class Sharing:
     @property
     def exchanges_statistics(self) -> bool:
         return any(replica.statistics_bytes for replica in self.replicas)
+
+
+def tied_owners(graph: Graph, plan: Plan) -> dict[str, int]:
+    """Return who owns every trained parameter that several layers use: the part of the first of them."""
+    users: dict[str, list[PlannedLayer]] = {}
+    for layer, planned in zip(graph.layers, plan.layers, strict=True):
+        for parameter in layer.parameters:
+            if parameter.trained:
+                users.setdefault(parameter.name, []).append(planned)
+    return {name: layers[0].owners[0].part for name, layers in users.items() if len(layers) > 1}
 
 
 def sharings(plan: Plan) -> dict[str, Sharing]:
