@@ -74,7 +74,7 @@ def compile(
     from hyperplace.runtime.state import StateNames, named_tensors
 
     _check_values(model)
-    graph = graph_for(plan.settings, model, _sample(model, plan, sample), tries_one_row=True)
+    graph = graph_for(plan.settings, model, _sample(model, plan, sample), tries_uses=True)
     if micro_batches is None:
         micro_batches = micro_batches_for(graph, plan) if schedule == "sync" else 1
     devices = (devices,) * plan.settings.k if isinstance(devices, str) else tuple(map(str, devices))

@@ -29,20 +29,20 @@ OnLayer = Callable[[int, int, str], None]  # done, total, name
 T = TypeVar("T")
 
 
-def capture(model: "nn.Module", sample: Any, *, tries_one_row: bool = False) -> Graph:
+def capture(model: "nn.Module", sample: Any, *, tries_uses: bool = False) -> Graph:
     """Return the layers of a model for a sample input.
 
     That is a tensor of shape (rows, channels, ...), a tuple of arguments, or a dict of keyword arguments. Whether the
-    model does the same with one row as with several is only found out where `tries_one_row`.
+    model does the same with one row, and in evaluation mode, is only found out where `tries_uses`.
     """
     from hyperplace.steps.capture import capture as step
 
-    return step(model, sample, tries_one_row=tries_one_row)
+    return step(model, sample, tries_uses=tries_uses)
 
 
-def graph_for(settings: Settings, model: "nn.Module", sample: Any, *, tries_one_row: bool = False) -> Graph:
+def graph_for(settings: Settings, model: "nn.Module", sample: Any, *, tries_uses: bool = False) -> Graph:
     """Return the captured model as the settings want it planned."""
-    graph = capture(model, sample, tries_one_row=tries_one_row)
+    graph = capture(model, sample, tries_uses=tries_uses)
     if graph.has_fixed_rows and graph.rows != settings.batch:
         raise ModelError(
             f"the model's code works for {graph.rows} rows only, as its sample has, and not for a batch of "

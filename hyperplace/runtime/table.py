@@ -185,6 +185,7 @@ class Program:
     takes: Any = None  # all positional
     returns: Any = None  # a tensor, or a tuple of them
     rows: tuple[int, int | None] = (1, None)
+    predicts: bool = True  # the model does the same in evaluation mode
 
     def __repr__(self) -> str:
         segments = sum(len(part.segments) for part in self.parts)

@@ -228,6 +228,11 @@ class Trainer:
 
     def predict(self, *given: Any, training: bool = False) -> Any:
         """Return the model's outputs without learning; in evaluation mode unless `training`, with new masks."""
+        if not (training or self.program.predicts):
+            raise UsageError(
+                f"{self.program.name} does something else in evaluation mode than in training, so it cannot predict; "
+                "load the state dict into the model and use that, or give training=True"
+            )
         inputs = flattened(self.program, given)
         self._check(inputs)
         self.flush()

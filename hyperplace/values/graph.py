@@ -166,6 +166,7 @@ class Graph:
     # tensor is a Ref to its number and all else is a constant.
     returns: Any = field(default_factory=lambda: Ref("0"))
     takes: Any = field(default_factory=lambda: ((Ref("0"),), {}))
+    evaluates: bool = True  # in evaluation mode it computes its outputs in the same way
     fewest_rows: int = 1  # that the model's code takes the same way
     most_rows: int | None = None
 

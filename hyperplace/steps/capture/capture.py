@@ -18,7 +18,8 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from hyperplace.errors import UsageError
-from hyperplace.steps.capture.export import Exported, export, export_for, takes_one_row
+from hyperplace.steps.capture.export import Exported, evaluates_alike, export, export_for, takes_one_row
+from hyperplace.steps.capture.faithful import watched
 from hyperplace.steps.capture.saved import saved_bytes
 from hyperplace.steps.capture.sizes import UnknownSize
 from hyperplace.steps.capture.tracer import Tracer
@@ -27,24 +28,31 @@ from hyperplace.values.graph import Graph
 _lock = threading.RLock()  # torch.export, and keeping it quiet, are for one thread at a time
 
 
-def capture(model: nn.Module, sample: Any, *, tries_one_row: bool = False) -> Graph:
+def capture(model: nn.Module, sample: Any, *, tries_uses: bool = False) -> Graph:
     """Return the layers of the model, in training mode, for a sample input.
 
     The sample is a tensor, a tuple of arguments, or a dict of keyword arguments; of every tensor in it dimension 0 is
     the batch, dimension 1 the channels. Nothing is computed: tensors on the meta device serve as well as real ones.
-    Whether the model does the same with one row as with several is only found out where `tries_one_row`.
+    Whether the model does the same with one row, and in evaluation mode, is only found out where `tries_uses`.
     """
     if not isinstance(model, nn.Module):
         raise UsageError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
     args, kwargs = _arguments(sample)
     rows = _rows((args, kwargs))
     with _lock, _training(model), _quiet():
-        exported = export(model, args, kwargs, rows)
+        with watched(model):
+            exported = export(model, args, kwargs, rows)
         try:
-            return _traced(exported, model, (args, kwargs), max(rows, 2), tries_one_row=tries_one_row)
+            graph = _traced(exported, max(rows, 2))
         except UnknownSize:
-            fixed = export_for(model, args, kwargs, rows)
-            return _traced(fixed, model, (args, kwargs), rows, tries_one_row=False)
+            exported = export_for(model, args, kwargs, rows)
+            graph = _traced(exported, rows)
+        if not tries_uses:
+            return graph
+        if graph.fewest_rows == 1 and not graph.has_fixed_rows and not takes_one_row(model, (args, kwargs), exported):
+            graph = replace(graph, fewest_rows=2)
+        model.eval()
+        return replace(graph, evaluates=evaluates_alike(model, (args, kwargs), exported))
 
 
 def _arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -60,17 +68,15 @@ def _rows(sample: Any) -> int:
     rows = {int(x.shape[0]) for x in tensors}
     if len(rows) > 1:
         raise UsageError(f"the sample's tensors have different numbers of rows {sorted(rows)}; give them one batch")
-    if rows == {0}:
-        raise UsageError("the sample has no rows; give at least one")
+    if any(not x.numel() for x in tensors):
+        raise UsageError(f"the sample has no elements, its shapes are {[tuple(x.shape) for x in tensors]}; give some")
     return rows.pop()
 
 
-def _traced(exported: Exported, model: nn.Module, sample: Any, rows: int, *, tries_one_row: bool) -> Graph:
+def _traced(exported: Exported, rows: int) -> Graph:
     """Trace the program; once more where layers turn out to share parameters."""
     if exported.fewest_rows == exported.most_rows:
         rows = exported.fewest_rows
-    if tries_one_row and exported.fewest_rows == 1 and not takes_one_row(model, sample, exported):
-        exported = replace(exported, fewest_rows=2)
     saved, tied = saved_bytes(exported.program), set[str]()
     while True:
         tracer = Tracer(exported, rows, saved, tied)

@@ -3,24 +3,26 @@
 Where a model's code wants one certain number of rows, it is exported for that number alone.
 """
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
 import sympy
 import torch
 from torch import nn
-from torch.export import Dim, ExportedProgram, ShapesCollection
+from torch.export import Dim, ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves, tree_map
 
 from hyperplace.errors import ModelError
-from hyperplace.steps.capture.aliases import is_in_place, op_name, written
+from hyperplace.steps.capture.aliases import families, is_in_place, needs_of, op_name, written
 
 WITHIN = "within"  # in a node's meta: the contexts it runs in, as Python
 NO_GRAD = "no_grad"  # in a node's meta: what it makes has no gradient
 _GRAD_MODE, _AUTOCAST = "wrap_with_set_grad_enabled", "wrap_with_autocast"
 _NO_GRAD = "torch.no_grad()"
+_FREE = ("slice", "alias")  # which torch.export leaves out or not, as it finds them to do nothing
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,8 @@ class Exported:
 def export(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], rows: int) -> Exported:
     """Return the program of a model for a sample of so many rows, and the numbers of rows for which it holds."""
     many = _at_least_two(args, kwargs, rows)
-    shapes: Any = ShapesCollection()  # type: ignore[no-untyped-call]
-    for tensor in tree_leaves(many):
-        if isinstance(tensor, torch.Tensor):
-            shapes[tensor] = {0: Dim.DYNAMIC}
     try:
-        program = torch.export.export(model, *many, dynamic_shapes=shapes)
+        program = torch.export.export(model, *many, dynamic_shapes=_any_rows(model, *many))
     except Exception:  # a model's code may do anything with the number of its rows
         return export_for(model, args, kwargs, rows)
     _flatten(program)
@@ -72,12 +70,39 @@ def takes_one_row(model: nn.Module, sample: tuple[tuple[Any, ...], dict[str, Any
     return _operations(program) == _operations(exported.program)
 
 
+def evaluates_alike(model: nn.Module, sample: tuple[tuple[Any, ...], dict[str, Any]], exported: Exported) -> bool:
+    """Say whether a model, now in evaluation mode, computes its outputs by the operations it is trained with.
+
+    Dropout and norms follow the mode by themselves.
+    """
+    try:
+        program = torch.export.export(model, *sample)
+    except Exception:  # a branch that only evaluation takes may be one that cannot be exported
+        return False
+    _flatten(program)
+    return _operations(program) == _operations(exported.program)
+
+
 def _operations(program: ExportedProgram) -> list[Any]:
-    return [node.target for node in program.graph.nodes if node.op == "call_function" and _makes_tensors(node)]
+    """Return the operations that lead to the outputs, in order."""
+    graph = program.graph
+    needs = needs_of(graph, families(graph))
+    wanted = {node for node in graph.nodes if node.op == "output"}
+    for node in reversed(graph.nodes):
+        if node in wanted:
+            wanted |= needs[node]
+    made = [node for node in graph.nodes if node in wanted and node.op == "call_function" and _makes_tensors(node)]
+    return [node.target for node in made if "dropout" not in op_name(node) and op_name(node) not in _FREE]
 
 
 def _makes_tensors(node: Node) -> bool:
     return any(isinstance(value, torch.Tensor) for value in tree_leaves(node.meta.get("val")))
+
+
+def _any_rows(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return, by the names of forward's parameters, that dimension 0 of every tensor may have any size."""
+    given = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+    return tree_map(lambda x: {0: Dim.DYNAMIC} if isinstance(x, torch.Tensor) else None, dict(given))  # type: ignore[no-any-return]
 
 
 def _at_least_two(args: tuple[Any, ...], kwargs: dict[str, Any], rows: int) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -12,6 +12,7 @@ from torch.fx import Graph, Node
 
 from hyperplace.steps.capture.aliases import Family, Needs, families, needs_of, tracked, written
 from hyperplace.steps.capture.export import WITHIN
+from hyperplace.steps.capture.nodes import module_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -67,7 +68,8 @@ def _is_own_affair(family: Family) -> bool:
     if len(family.touches) > 1:
         return False
     node = family.touches[0]
-    return bool(tracked(node)) or (node.all_input_nodes == [family.base] and not node.users)
+    is_counter = node.all_input_nodes == [family.base] and not node.users
+    return bool(tracked(node)) or (is_counter and module_of(node)[1].startswith("torch.nn.modules."))
 
 
 def _is_plain(family: Family) -> bool:

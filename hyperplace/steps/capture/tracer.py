@@ -13,7 +13,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
 from hyperplace.errors import ModelError
-from hyperplace.steps.capture.aliases import is_in_place, op_name
+from hyperplace.steps.capture.aliases import is_in_place, op_name, tracked
 from hyperplace.steps.capture.book import Book, flat_views, operand
 from hyperplace.steps.capture.drafts import Draft
 from hyperplace.steps.capture.export import NO_GRAD, Exported
@@ -59,7 +59,6 @@ class Tracer:
             elif unit.op == "output":
                 self._end_shuffles(unit.all_input_nodes)
                 returned = Returned.of(self._book, unit, self._program)
-        self._place_counters()
         layers = tuple(draft.finished(self._book.parameters, self._book.rows) for draft in self._drafts.values())
         return Graph(
             layers,
@@ -113,12 +112,12 @@ class Tracer:
     def _call(self, node: Node) -> None:
         op = op_name(node)
         refuse_unknown_sizes(node)
-        if node.target is operator.getitem:
+        if node.target is operator.getitem and self._book.is_data(node.all_input_nodes[0]):
             self._book.keep(node, self._element(node))
             return
-        if op in _IGNORED or is_number(node) or not (node.users or is_in_place(node)):
+        if op in _IGNORED or is_number(node) or not (node.users or is_in_place(node) or tracked(node)):
             return
-        if not hasattr(node.target, "_schema"):
+        if not hasattr(node.target, "_schema") and node.target is not operator.getitem:
             raise ModelError(f"the model runs a nested program ({op}), which cannot be placed; take it out of forward")
         operands = [n for n in node.all_input_nodes if self._book.is_data(n)]
         if operands:
@@ -152,11 +151,6 @@ class Tracer:
         trained = tuple(dict.fromkeys(name for state in states for name in state.trained))
         self._book.keep(node, State(shape_made(node), "", trained))
         self._book.prologue[node] = (*dict.fromkeys(before), call)
-
-    def _place_counters(self) -> None:
-        """Put calls that change a buffer of a module without layers into the last layer."""
-        for counter in list(self._book.counters):
-            self._book.record_counter(list(self._drafts.values())[-1], counter)
 
     def _data_call(self, node: Node, op: str, operands: list[Node]) -> None:
         try:
@@ -222,7 +216,7 @@ class Tracer:
         if not isinstance(view, View) or view.channel_dims == 1:
             return False
         first, *others = self._shuffles[node]
-        operands = [self._values[n] for n in first.all_input_nodes]
+        operands = [self._values.get(n) for n in first.all_input_nodes]
         reads = tuple(operand(v, Reads.ALL) for v in operands if isinstance(v, View))
         draft = self._book.draft(first, Rule.WHOLE, 1, reads)
         draft.reason = "its reshape splits channels, as half a channel shuffle does"

@@ -70,6 +70,8 @@ def _foot(graph: Graph, plan: Plan) -> str:
         words.append(f"returns={structure_text(graph.returns)}")
     if (graph.fewest_rows, graph.most_rows) != (1, None):
         words.append(f"rows=({graph.fewest_rows}, {graph.most_rows})")
+    if not graph.evaluates:
+        words.append("predicts=False")
     program = f"PROGRAM = runtime.Program({', '.join(words)})"
     return "\n".join([*fold(program), "", 'if __name__ == "__main__":', "    runtime.main(PROGRAM)"])
 

@@ -54,13 +54,12 @@ class TileText:
         """Write calls that follow each other; the last one's result gets the name of what the layer makes."""
         readers = _reader_counts(calls)
         for number, call in enumerate(calls):
-            data = [ref for ref in refs(call) if not ref.is_state]
             if is_in_place(call) and isinstance(call.args[0], Ref) and call.args[0].is_state:
                 if self._is_first:  # once per part, however many tiles it has
                     lines.add("if self.training:")
                     lines.add("    " + self._expression(call, lines))
                 continue
-            has_data = any(ref.name in self.values for ref in data)
+            has_data = not self._is_state_value(Ref(call.value))
             following = calls[number + 1] if number + 1 < len(calls) else None
             is_chained = following is not None and readers.get(call.value) == 1 and Ref(call.value) in refs(following)
             is_last = following is None
@@ -166,15 +165,17 @@ class TileText:
         own = scaled(self._filters, factor)
         shapes = {p.name: p.shape for p in self._layer.parameters}
         computed = {c.value: c.shape for c in self._layer.calls}
+        has_data = not self._is_state_value(Ref(call.value))
 
         def text_of(ref: Ref | Rows) -> str:
             if isinstance(ref, Rows):
                 return ref.text(self._num_rows)
             if ref.is_state:
-                cuts = filter_cuts(call, by_ref.get(ref, ""), shapes[ref.name], own) if is_cut else {}
+                # What is computed from state alone is computed whole, and cut where it is used.
+                cuts = filter_cuts(call, by_ref.get(ref, ""), shapes[ref.name], own) if is_cut and has_data else {}
                 return self._pieces.text(self._layer, ref.name, cuts)
             text = self.values[ref.name]
-            if self._is_split and self._is_state_value(ref):
+            if self._is_split and has_data and self._is_state_value(ref):
                 for dim, ranges in filter_cuts(call, by_ref.get(ref, ""), computed[ref.name], own).items():
                     cut = [f"{text}.narrow({dim}, {start}, {stop - start})" for start, stop in ranges]
                     text = cut[0] if len(cut) == 1 else f"torch.cat(({', '.join(cut)}), {dim})"

@@ -1,0 +1,125 @@
+"""What a captured program would not hold: refuse models whose code does more than call torch's operations.
+
+torch.export runs a model's Python once and keeps the operations. Its own backward passes, hooks on gradients, numbers
+drawn by Python and attributes that forward changes are lost without a word; here they are noticed while it runs.
+"""
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from torch import nn
+from torch.autograd import function as autograd_function
+from torch.utils import checkpoint
+
+from hyperplace.errors import ModelError
+
+_SIMPLE = (bool, int, float, str)
+_GROWING = (list, dict, set)
+
+
+@contextmanager
+def watched(model: nn.Module) -> Iterator[None]:
+    """Refuse, when the block ends well, what the model's code has done in it besides calling operations."""
+    _refuse_hooks(model)
+    seen: dict[str, None] = {}
+    before, drawn = _attributes(model), _random_state()
+    try:
+        with ExitStack() as patches:
+            for patch in _patches(seen):
+                patches.enter_context(patch)
+            yield
+        changed = [name for name, value in _attributes(model).items() if before.get(name, value) != value]
+    finally:
+        _restore(model, before)
+    if _random_state() != drawn:
+        seen["draws random numbers of Python or numpy, which would be drawn once for all; draw them with torch"] = None
+    for name in changed:
+        seen[f"changes its attribute {name}, which would keep its value; make it a buffer"] = None
+    if seen:
+        raise ModelError(f"the model's forward {next(iter(seen))}")
+
+
+def _patches(seen: dict[str, None]) -> list[Any]:
+    """Return what makes torch tell of custom gradients, hooks, and norms that are computed twice."""
+    depth = [0]
+
+    def is_defined(setup: Any) -> Any:
+        kind = sys._getframe(1).f_locals.get("cls")  # the function's class; its name is bound by users beforehand
+        if kind is not None and not kind.__module__.startswith("torch."):
+            seen[f"has a backward pass of its own ({kind.__name__}), which would be lost"] = None
+        return is_setup_defined(setup)
+
+    def hooked(tensor: Any, hook: Any) -> Any:
+        seen["puts a hook on a gradient (register_hook), which would be lost"] = None
+        return register(tensor, hook)
+
+    def checkpointed(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        depth[0] += 1
+        try:
+            return recompute(run, *args, **kwargs)
+        finally:
+            depth[0] -= 1
+
+    def normed(x: Any, mean: Any, *args: Any, **kwargs: Any) -> Any:
+        is_training = kwargs.get("training", args[3] if len(args) > 3 else False)
+        if depth[0] and is_training and mean is not None:
+            seen[
+                "has a batch norm in torch.utils.checkpoint, whose statistics plain torch moves twice; take it out"
+            ] = None
+        return batch_norm(x, mean, *args, **kwargs)
+
+    is_setup_defined: Any = autograd_function._is_setup_context_defined
+    register: Any = torch.Tensor.register_hook
+    recompute, batch_norm = checkpoint.checkpoint, nn.functional.batch_norm
+    return [
+        mock.patch.object(autograd_function, "_is_setup_context_defined", is_defined),
+        mock.patch.object(torch.Tensor, "register_hook", hooked),
+        mock.patch.object(checkpoint, "checkpoint", checkpointed),
+        mock.patch.object(nn.functional, "batch_norm", normed),
+    ]
+
+
+def _refuse_hooks(model: nn.Module) -> None:
+    """Refuse hooks on gradients that were registered beforehand."""
+    for name, module in model.named_modules():
+        if module._backward_hooks or module._backward_pre_hooks:
+            raise ModelError(f"{name or 'the model'} has a backward hook, which would be lost; remove it")
+    for name, parameter in model.named_parameters():
+        hooks = parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
+        if hooks:
+            raise ModelError(f"the parameter {name} has a hook on its gradient, which would be lost; remove it")
+
+
+def _attributes(model: nn.Module) -> dict[str, Any]:
+    """Return the plain attributes of all modules: numbers and texts by value, lists and dicts by length."""
+    found: dict[str, Any] = {}
+    for path, module in model.named_modules():
+        for key, value in vars(module).items():
+            if key.startswith("_") or key == "training":
+                continue
+            name = f"{path}.{key}".strip(".")
+            if isinstance(value, _SIMPLE):
+                found[name] = value
+            elif type(value) in _GROWING:
+                found[name] = len(value)
+    return found
+
+
+def _restore(model: nn.Module, before: dict[str, Any]) -> None:
+    """Give numbers and texts that capture has changed their values back."""
+    for path, module in model.named_modules():
+        for key, value in list(vars(module).items()):
+            name = f"{path}.{key}".strip(".")
+            if name in before and isinstance(value, _SIMPLE) and type(before[name]) is type(value):
+                vars(module)[key] = before[name]
+
+
+def _random_state() -> tuple[Any, ...]:
+    kind, keys, *rest = np.random.get_state()  # noqa: NPY002 - it is what models use
+    return random.getstate(), kind, tuple(np.asarray(keys).tolist()), *rest
