@@ -102,6 +102,8 @@ class Book:
         return Call(node.name, op, args, kwargs, shape_made(node), whole, node.meta.get(WITHIN, ()))
 
     def _constant(self, arg: Any, renamed: dict[Node, Ref]) -> Any:
+        if is_number(arg):
+            return number_of(arg)
         if isinstance(arg, Node):
             return renamed[arg] if arg in renamed else self.call_argument(arg)
         if isinstance(arg, list | tuple):
@@ -110,8 +112,6 @@ class Book:
 
     def call_argument(self, node: Node) -> Any:
         """Return how a call names a value: by its layer's operand, its parameter, or as a number."""
-        if is_number(node):
-            return number_of(node)
         value = self.values.get(node)
         if isinstance(value, State) and value.name:
             return Ref(value.name, True)

@@ -20,7 +20,6 @@ from torch.utils._pytree import tree_leaves
 from hyperplace.errors import UsageError
 from hyperplace.steps.capture.export import Exported, evaluates_alike, export, export_for, takes_one_row
 from hyperplace.steps.capture.faithful import watched
-from hyperplace.steps.capture.saved import saved_bytes
 from hyperplace.steps.capture.sizes import UnknownSize
 from hyperplace.steps.capture.tracer import Tracer
 from hyperplace.values.graph import Graph
@@ -77,9 +76,9 @@ def _traced(exported: Exported, rows: int) -> Graph:
     """Trace the program; once more where layers turn out to share parameters."""
     if exported.fewest_rows == exported.most_rows:
         rows = exported.fewest_rows
-    saved, tied = saved_bytes(exported.program), set[str]()
+    tied = set[str]()
     while True:
-        tracer = Tracer(exported, rows, saved, tied)
+        tracer = Tracer(exported, rows, tied)
         graph = tracer.graph()
         if set(tracer.shared_parameters()) <= tied:
             return graph

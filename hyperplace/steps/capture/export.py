@@ -4,6 +4,7 @@ Where a model's code wants one certain number of rows, it is exported for that n
 """
 
 import inspect
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from hyperplace.errors import ModelError
 from hyperplace.steps.capture.aliases import families, is_in_place, needs_of, op_name, written
+from hyperplace.steps.capture.saved import saved_bytes
+from hyperplace.steps.capture.told import Untold, tell_rows
 
 WITHIN = "within"  # in a node's meta: the contexts it runs in, as Python
 NO_GRAD = "no_grad"  # in a node's meta: what it makes has no gradient
@@ -27,9 +30,10 @@ _FREE = ("slice", "alias")  # which torch.export leaves out or not, as it finds 
 
 @dataclass(frozen=True)
 class Exported:
-    """A flat program, and for how many rows it is the model."""
+    """A flat program, for how many rows it is the model, and the bytes kept for the backward pass by every call."""
 
     program: ExportedProgram
+    saved: dict[str, int]
     fewest_rows: int
     most_rows: int | None
 
@@ -40,9 +44,33 @@ def export(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], rows
     try:
         program = torch.export.export(model, *many, dynamic_shapes=_any_rows(model, *many))
     except Exception:  # a model's code may do anything with the number of its rows
+        with suppress(Untold):
+            return _compared(model, *many, max(rows, 2))
         return export_for(model, args, kwargs, rows)
     _flatten(program)
-    return Exported(program, *_span(program))
+    return Exported(program, saved_bytes(program), *_span(program))
+
+
+def _compared(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], rows: int) -> Exported:
+    """Return the program for any rows, found by exporting it for three numbers of them."""
+    numbers = [rows, rows + 1, 2 * rows + 3]
+    programs = []
+    for number in numbers:
+        sample = tree_map(lambda x, n=number: _of_rows(x, n) if isinstance(x, torch.Tensor) else x, (args, kwargs))
+        try:
+            programs.append(torch.export.export(model, *sample))
+        except Exception as fault:  # it takes these rows only
+            raise Untold(str(fault)) from None
+        _flatten(programs[-1])
+    program, *others = programs
+    saved = saved_bytes(program)
+    tell_rows(program, others, numbers)
+    return Exported(program, saved, 1, None)
+
+
+def _of_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
+    """Return a tensor of so many rows, those of another over and over."""
+    return torch.cat([tensor] * (rows // tensor.shape[0] + 1))[:rows]
 
 
 def export_for(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], rows: int) -> Exported:
@@ -56,7 +84,7 @@ def export_for(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], 
             "run torch.export.export(model, (sample,)) for the whole story"
         ) from fault
     _flatten(program)
-    return Exported(program, rows, rows)
+    return Exported(program, saved_bytes(program), rows, rows)
 
 
 def takes_one_row(model: nn.Module, sample: tuple[tuple[Any, ...], dict[str, Any]], exported: Exported) -> bool:

@@ -58,14 +58,18 @@ def _symbol(side: torch.SymInt) -> Any:
     return next(iter(side.node.expr.free_symbols))
 
 
-def is_number(node: Node) -> bool:
-    """Say whether a node is a number computed from sizes, and no tensor."""
-    return isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool)
+def is_number(value: Any) -> bool:
+    """Say whether an argument or a node is a number computed from sizes, and no tensor."""
+    return isinstance(_valued(value), torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
-def number_of(node: Node) -> Rows | int | float:
+def number_of(value: Any) -> Rows | int | float:
     """Return what a number is for any rows."""
-    return _walked(node.meta["val"].node.expr)
+    return _walked(_valued(value).node.expr)
+
+
+def _valued(value: Any) -> Any:
+    return value.meta.get("val") if isinstance(value, Node) else value
 
 
 def _walked(expression: Any) -> Rows | int | float:

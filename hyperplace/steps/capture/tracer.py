@@ -35,11 +35,11 @@ _LARGEST_CONSTANT = 2**16  # elements; a larger one does not belong into a progr
 class Tracer:
     """Collect the layers of one exported program; `graph()` is the answer."""
 
-    def __init__(self, exported: Exported, rows: int, saved: dict[str, int], tied: Collection[str]) -> None:
+    def __init__(self, exported: Exported, rows: int, tied: Collection[str]) -> None:
         self._exported, self._program = exported, exported.program
         self._tied = tied  # parameters that several layers use, each of which is placed whole
         has_fixed_rows = exported.fewest_rows == exported.most_rows
-        self._book = Book(rows, has_fixed_rows=has_fixed_rows, saved=saved)
+        self._book = Book(rows, has_fixed_rows=has_fixed_rows, saved=exported.saved)
         self._values, self._drafts = self._book.values, self._book.drafts
         self._shuffles: dict[Node, tuple[Node, ...]] = {}  # the calls since a shuffle began, up to this one
 
@@ -189,8 +189,10 @@ class Tracer:
         return Site(op, values, shapes[0] if shapes else (), shapes, has_rows)
 
     def _resolved(self, arg: Any) -> Any:
+        if is_number(arg):
+            return number_of(arg)
         if isinstance(arg, Node):
-            return number_of(arg) if is_number(arg) else self._values.get(arg)
+            return self._values.get(arg)
         if isinstance(arg, list | tuple):
             return tuple(self._resolved(a) for a in arg)
         return arg
