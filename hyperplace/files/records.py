@@ -1,7 +1,5 @@
 """Frozen dataclasses to JSON and back, strictly: a file with a missing, unknown or wrong entry is refused.
 
-Only a field whose metadata says that it came later may be missing, and then has its default.
-
 Reading follows the dataclasses' own types, so a format has no description besides the value it stores. Nothing in a
 file is ever executed or imported.
 """
@@ -51,12 +49,11 @@ def _record(cls: type[T], data: Any, where: str) -> T:
         raise FileError(f"{where} must be an object, not {_shown(data)}")
     hints = get_type_hints(cls)
     names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
-    later = {f.name for f in fields(cls) if f.metadata.get("came_later")}  # type: ignore[arg-type]
-    if missing := [name for name in names if name not in data and name not in later]:
+    if missing := [name for name in names if name not in data]:
         raise FileError(f"{where} has no {missing[0]!r}")
     if unknown := [name for name in data if name not in names]:
         raise FileError(f"{where} has an unknown entry {unknown[0]!r}")
-    return cls(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in names if name in data})
+    return cls(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in names})
 
 
 def _value(hint: Any, data: Any, where: str) -> Any:
