@@ -13,6 +13,7 @@ from hyperplace.errors import FileError, HyperplaceError
 
 T = TypeVar("T")
 _HUGE = 1e300  # JSON knows no limit; a number past this is no measurement of ours
+_LONG = 2**63  # nor is a whole number past this a count; Python's may be too long even to be printed
 
 
 def record_text(value: Any, kind: str, version: int) -> str:
@@ -65,6 +66,10 @@ def _value(hint: Any, data: Any, where: str) -> Any:
         return None if data is None else _value(next(h for h in get_args(hint) if h is not type(None)), data, where)
     if hint is float and isinstance(data, int | float) and not isinstance(data, bool) and abs(data) < _HUGE:
         return float(data)
+    if hint is int and type(data) is int and abs(data) >= _LONG:
+        raise FileError(f"{where} is {_shown(data)}, more than any count of ours")
+    if hint is str and isinstance(data, str) and not _is_text(data):
+        raise FileError(f"{where} is {_shown(data)}, which no text can hold")
     if type(data) is not hint or hint is float:
         raise FileError(f"{where} must be {hint.__name__}, not {_shown(data)}")
     return data
@@ -80,6 +85,14 @@ def _tuple(hints: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
     return tuple(_value(hint, item, f"{where}[{i}]") for i, (hint, item) in enumerate(zip(hints, data, strict=True)))
 
 
+def _is_text(data: str) -> bool:
+    """Say whether a string can be written as UTF-8: JSON may hold half a surrogate pair."""
+    return not any("\ud800" <= character <= "\udfff" for character in data)
+
+
 def _shown(data: Any) -> str:
-    text = json.dumps(data)
+    try:
+        text = json.dumps(data)
+    except RecursionError:
+        return "something nested too deep"
     return text if len(text) <= 40 else text[:37] + "..."

@@ -1,7 +1,7 @@
-"""Refuse plans that a program must not be written from: of another model, or not what follows from its own owners."""
+"""Refuse plans that a program must not be written from: of another model, or not what follows from their owners."""
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from hyperplace.errors import UsageError
 from hyperplace.values.derived import differences
@@ -10,35 +10,55 @@ from hyperplace.values.faults import first_of
 from hyperplace.values.graph import Graph, Rule
 from hyperplace.values.plan import Plan, PlannedLayer
 
+REMEDY = "give the model the plan was made for, or make the plan again"
+
 
 def check(graph: Graph, plan: Plan) -> None:
     """Refuse a plan of another model, and one that does not follow from its owners."""
-    remedy = "give the model the plan was made for, or make the plan again"
-    if faults := list(_model_faults(graph, plan)):
-        raise UsageError(f"{first_of(faults)}; {remedy}")
+    _check_layers(graph, plan)
+    if faults := model_faults(graph, plan):
+        raise UsageError(f"{first_of(faults)}; {REMEDY}")
     if faults := differences(plan):
         raise UsageError(f"the plan is not what follows from its owners: {first_of(faults)}; make the plan again")
 
 
-def _model_faults(graph: Graph, plan: Plan) -> Iterator[str]:
+def with_facts_of(graph: Graph, plan: Plan) -> Plan:
+    """Return the plan with all that the model says about its layers and inputs."""
+    _check_layers(graph, plan)
+    pairs = zip(graph.layers, plan.layers, strict=True)
+    return replace(
+        plan,
+        layers=tuple(replace(planned, facts=facts_of(graph, layer)) for layer, planned in pairs),
+        inputs=_inputs(graph),
+        parameter_bytes=graph.parameter_bytes,
+    )
+
+
+def model_faults(graph: Graph, plan: Plan) -> list[str]:
     """Say what the plan takes for granted and the model does not say."""
+    pairs = zip(graph.layers, plan.layers, strict=True)
+    faults = [fault for layer, planned in pairs for fault in _fact_faults(planned, facts_of(graph, layer))]
+    if (inputs := _inputs(graph)) != plan.inputs:
+        faults.append(f"the plan is for inputs of {_shapes(plan.inputs)}, the model has {_shapes(inputs)}")
+    if graph.parameter_bytes != plan.parameter_bytes:
+        faults.append(f"the plan has parameter_bytes {plan.parameter_bytes}, the model {graph.parameter_bytes}")
+    return faults
+
+
+def _check_layers(graph: Graph, plan: Plan) -> None:
     if len(graph.layers) != len(plan.layers):
-        yield f"the plan has {len(plan.layers)} layers, the model {len(graph.layers)}"
-        return
+        raise UsageError(f"the plan has {len(plan.layers)} layers, the model {len(graph.layers)}; {REMEDY}")
     for layer, planned in zip(graph.layers, plan.layers, strict=True):
         model = (layer.name, layer.kind, str(layer.rule), layer.num_filters)
         if model != (planned.name, planned.kind, planned.rule, planned.num_filters):
-            yield (
+            raise UsageError(
                 f"the plan's layer {planned.name!r} ({planned.kind}, {planned.rule}, {planned.num_filters} filters) is "
-                f"{layer.name!r} ({layer.kind}, {layer.rule}, {layer.num_filters} filters) in the model"
+                f"{layer.name!r} ({layer.kind}, {layer.rule}, {layer.num_filters} filters) in the model; {REMEDY}"
             )
-            return
-        yield from _fact_faults(planned, facts_of(graph, layer))
-    inputs = tuple(layer.shape[1:] for layer in graph.layers if layer.rule is Rule.INPUT)
-    if inputs != plan.inputs:
-        yield f"the plan is for inputs of {_shapes(plan.inputs)}, the model has {_shapes(inputs)}"
-    if graph.parameter_bytes != plan.parameter_bytes:
-        yield f"the plan has parameter_bytes {plan.parameter_bytes}, the model {graph.parameter_bytes}"
+
+
+def _inputs(graph: Graph) -> tuple[tuple[int, ...], ...]:
+    return tuple(layer.shape[1:] for layer in graph.layers if layer.rule is Rule.INPUT)
 
 
 def _fact_faults(planned: PlannedLayer, facts: Facts) -> Iterator[str]:
