@@ -17,7 +17,7 @@ def check(
         str | None, typer.Option("--model", help="Compare with this model too: of the zoo, or a file:factory.")
     ] = None,
 ) -> None:
-    """Say `right`, or all of a plan that does not follow from its owners: messages, copies of weights, costs, balance."""
+    """Say `right`, or all of a plan that does not follow from its owners: messages, copies of weights, balance."""
     from hyperplace import api
     from hyperplace.files.plan import parse_draft
     from hyperplace.files.write import read_text

@@ -25,7 +25,7 @@ def generate(model: "nn.Module", plan: Plan, *, sample: Any = None) -> str:
     """Return the program that runs a plan of the model, as Python text; `sample` as for compile."""
     from hyperplace.steps.generate import generate as step
 
-    return step(graph_for(plan.settings, model, _sample(model, plan, sample)), plan)
+    return step(planned_graph(model, plan, sample), plan)
 
 
 def check_plan(plan: Plan, model: "nn.Module | None" = None) -> tuple[Plan, list[str]]:
@@ -38,7 +38,7 @@ def check_plan(plan: Plan, model: "nn.Module | None" = None) -> tuple[Plan, list
     if model is not None:
         from hyperplace.steps.generate.check import model_faults, with_facts_of
 
-        graph = graph_for(plan.settings, model, _sample(model, plan, None))
+        graph = planned_graph(model, plan)
         right = with_facts_of(graph, plan)
         faults = model_faults(graph, plan)
     faults += differences(right)
@@ -95,7 +95,7 @@ def compile(
     from hyperplace.runtime.state import StateNames, named_tensors
 
     _check_values(model)
-    graph = graph_for(plan.settings, model, _sample(model, plan, sample), tries_one_row=True)
+    graph = planned_graph(model, plan, sample)
     if micro_batches is None:
         micro_batches = micro_batches_for(graph, plan) if schedule == "sync" else 1
     devices = (devices,) * plan.settings.k if isinstance(devices, str) else tuple(map(str, devices))
@@ -152,6 +152,11 @@ def load_checkpoint(trainer: "Trainer", path: str | Path) -> dict[str, Any]:
     from hyperplace.runtime import load_checkpoint as load
 
     return load(trainer, path)
+
+
+def planned_graph(model: "nn.Module", plan: Plan, sample: Any = None) -> Graph:
+    """Return the model captured with inputs of the planned shapes, as the plan's settings want it."""
+    return graph_for(plan.settings, model, _sample(model, plan, sample), tries_one_row=True)
 
 
 def _sample(model: "nn.Module", plan: Plan, sample: Any) -> Any:
