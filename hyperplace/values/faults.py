@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hyperplace.values.plan import Owner, Plan, PlannedLayer, Shard
     from hyperplace.values.ranges import Range, Ranges
 
-MOST_PARTS = 2**16
+MOST_PARTS = 2**10  # each is a thread, or a process
 MOST_FILTERS = 2**24  # of all layers together
 MOST_ROWS = 2**31
 

@@ -235,11 +235,11 @@ class Metrics:
     is_cut_short: bool = False  # a time limit or an interrupt ended the search
     judges_training: bool = False
 
-    @property
+    @cached_property
     def work_per_part(self) -> tuple[int, ...]:
         return tuple(part.work for part in self.parts)
 
-    @property
+    @cached_property
     def total_work(self) -> int:
         return sum(self.work_per_part)
 

@@ -29,9 +29,16 @@ def mutant(text, random):
 def broken(text, random):
     """Return a text that is hardly JSON any more."""
     at = random.randrange(len(text))
-    return random.choice(
-        (text[:at], text[:at] + "[" * 50_000, text[:at] + text[at + 1 :], "9" * 5000, "[" * 400 + text)
+    texts = (
+        text[:at],
+        text[:at] + "[" * 50_000,
+        text[:at] + text[at + 1 :],
+        "9" * 5000,
+        "[" * 400 + text,
+        text.replace(": 0", ": " + "[" * 900 + "]" * 900, 1),
+        text.replace(": 1", ": " + "1" * 4300, 1),
     )
+    return random.choice(texts)
 
 
 def places(node, wanted, name=None):
@@ -141,7 +148,7 @@ def put_garbage(data, random):
 
 def nest(data, random):
     container, key = a_place(data, random, lambda value: True)
-    for _ in range(random.choice((1, 2, 900))):
+    for _ in range(random.choice((1, 2, 50))):
         container[key] = [container[key]]
 
 
