@@ -95,7 +95,7 @@ def compile(
     from hyperplace.runtime.state import StateNames, named_tensors
 
     _check_values(model)
-    graph = planned_graph(model, plan, sample)
+    graph = planned_graph(model, plan, sample, tries_one_row=True)
     if micro_batches is None:
         micro_batches = micro_batches_for(graph, plan) if schedule == "sync" else 1
     devices = (devices,) * plan.settings.k if isinstance(devices, str) else tuple(map(str, devices))
@@ -154,9 +154,9 @@ def load_checkpoint(trainer: "Trainer", path: str | Path) -> dict[str, Any]:
     return load(trainer, path)
 
 
-def planned_graph(model: "nn.Module", plan: Plan, sample: Any = None) -> Graph:
+def planned_graph(model: "nn.Module", plan: Plan, sample: Any = None, *, tries_one_row: bool = False) -> Graph:
     """Return the model captured with inputs of the planned shapes, as the plan's settings want it."""
-    return graph_for(plan.settings, model, _sample(model, plan, sample), tries_one_row=True)
+    return graph_for(plan.settings, model, _sample(model, plan, sample), tries_one_row=tries_one_row)
 
 
 def _sample(model: "nn.Module", plan: Plan, sample: Any) -> Any:

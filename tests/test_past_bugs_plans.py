@@ -148,7 +148,7 @@ def test_a_name_that_no_text_can_hold():
     """Ended in UnicodeEncodeError when the program was written."""
     data = plan_data("coarse", "layerwise")
     data["settings"]["model"] = "\ud800"
-    assert_refused(data, r"plan.settings.model is \"\\ud800\", which no text can hold")
+    assert_refused(data, r"the model is '\\ud800', which is not text")
 
 
 def test_a_value_nested_too_deep_to_be_shown():

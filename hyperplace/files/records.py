@@ -7,6 +7,7 @@ file is ever executed or imported.
 import json
 import types
 from dataclasses import asdict, fields, is_dataclass
+from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hyperplace.errors import FileError, HyperplaceError
@@ -48,13 +49,18 @@ def _refuse_constant(text: str) -> float:
 def _record(cls: type[T], data: Any, where: str) -> T:
     if not isinstance(data, dict):
         raise FileError(f"{where} must be an object, not {_shown(data)}")
-    hints = get_type_hints(cls)
+    hints = _hints(cls)  # type: ignore[arg-type]
     names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
     if missing := [name for name in names if name not in data]:
         raise FileError(f"{where} has no {missing[0]!r}")
     if unknown := [name for name in data if name not in names]:
         raise FileError(f"{where} has an unknown entry {unknown[0]!r}")
     return cls(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in names})
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def _value(hint: Any, data: Any, where: str) -> Any:
@@ -68,8 +74,6 @@ def _value(hint: Any, data: Any, where: str) -> Any:
         return float(data)
     if hint is int and type(data) is int and abs(data) >= _LONG:
         raise FileError(f"{where} is {_shown(data)}, more than any count of ours")
-    if hint is str and isinstance(data, str) and not _is_text(data):
-        raise FileError(f"{where} is {_shown(data)}, which no text can hold")
     if type(data) is not hint or hint is float:
         raise FileError(f"{where} must be {hint.__name__}, not {_shown(data)}")
     return data
@@ -83,11 +87,6 @@ def _tuple(hints: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
     if len(hints) != len(data):
         raise FileError(f"{where} must have {len(hints)} entries, not {len(data)}")
     return tuple(_value(hint, item, f"{where}[{i}]") for i, (hint, item) in enumerate(zip(hints, data, strict=True)))
-
-
-def _is_text(data: str) -> bool:
-    """Say whether a string can be written as UTF-8: JSON may hold half a surrogate pair."""
-    return not any("\ud800" <= character <= "\udfff" for character in data)
 
 
 def _shown(data: Any) -> str:

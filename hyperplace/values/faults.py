@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 MOST_PARTS = 2**10  # each is a thread, or a process
 MOST_FILTERS = 2**24  # of all layers together
 MOST_ROWS = 2**31
+WORDS = ("name", "kind", "rule", "reason")
 
 
 def plan_faults(plan: "Plan") -> list[str]:
     """Return what is wrong, in the user's words; an empty list for a plan that may exist."""
-    return list(_size_faults(plan)) or [fault for layer in plan.layers for fault in _layer_faults(layer, plan)]
+    faults = [*_size_faults(plan), *_word_faults(plan)]
+    return faults or [fault for layer in plan.layers for fault in _layer_faults(layer, plan)]
 
 
 def first_of(faults: Sequence[str]) -> str:
@@ -44,6 +46,16 @@ def _size_faults(plan: "Plan") -> Iterator[str]:
     yield from (f"{layer.name} has {layer.num_filters} filters" for layer in plan.layers if layer.num_filters < 1)
     if (total := sum(layer.num_filters for layer in plan.layers)) > MOST_FILTERS:
         yield f"its layers have {total} filters, more than {MOST_FILTERS}"
+
+
+def _word_faults(plan: "Plan") -> Iterator[str]:
+    """Say which words cannot be written to a program: JSON may hold half of a pair of surrogates."""
+    named = {"model": plan.settings.model, "partitioner": plan.settings.partitioner}
+    named |= {"found_by": plan.metrics.found_by, "work_unit": plan.metrics.work_unit}
+    named |= {f"{name} of layer {n}": getattr(layer, name) for n, layer in enumerate(plan.layers) for name in WORDS}
+    for name, word in named.items():
+        if any("\ud800" <= character <= "\udfff" for character in word):
+            yield f"the {name} is {word!a}, which is not text"
 
 
 def _layer_faults(layer: "PlannedLayer", plan: "Plan") -> Iterator[str]:

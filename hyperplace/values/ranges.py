@@ -20,8 +20,11 @@ Mask = NDArray[np.bool_]
 def ranges_of(numbers: Ints | Collection[int]) -> Ranges:
     """Return sorted numbers as runs: [0, 1, 2, 7] as ((0, 3), (7, 8))."""
     found = np.asarray(numbers, np.int64)
-    runs = np.split(found, np.flatnonzero(np.diff(found) != 1) + 1)
-    return tuple((int(run[0]), int(run[-1]) + 1) for run in runs if len(run))
+    if not len(found):
+        return ()
+    ends = np.flatnonzero(np.diff(found) != 1)
+    starts, stops = found[np.append(0, ends + 1)], found[np.append(ends, -1)] + 1
+    return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
 
 
 def count(ranges: Ranges) -> int:
@@ -77,11 +80,18 @@ def rectangles(
     blocks are cut, the same cells give the same rectangles. A block is one filter where no `filter_edges` are given.
     """
     edges = range(len(cells) + 1) if filter_edges is None else filter_edges
+    if cells.shape[1] == 1:  # rows are together, as in most layers: what follows would take its time for nothing
+        yield from _in_one_column(cells[:, 0], (int(row_edges[0]), int(row_edges[1])), edges)
+        return
     patterns, pattern_of = np.unique(cells, axis=0, return_inverse=True)
     patterns_of: dict[Range, list[int]] = {}
     for number, pattern in enumerate(patterns):
         for start, stop in ranges_of(np.flatnonzero(pattern)):
             patterns_of.setdefault((int(row_edges[start]), int(row_edges[stop])), []).append(number)
     for rows, numbers in sorted(patterns_of.items()):
-        blocks = ranges_of(np.flatnonzero(np.isin(pattern_of.ravel(), numbers)))
+        yield from _in_one_column(np.isin(pattern_of.ravel(), numbers), rows, edges)
+
+
+def _in_one_column(marks: Mask, rows: Range, edges: Ints | Sequence[int]) -> Iterator[tuple[Ranges, Range]]:
+    if blocks := ranges_of(np.flatnonzero(marks)):
         yield tuple((int(edges[start]), int(edges[stop])) for start, stop in blocks), rows

@@ -11,7 +11,7 @@ from hyperplace.values.ranges import Ranges, count, union
 Amounts = Counter[int]  # of each part
 
 # Partitioners weigh blocks in whole ticks, so that their sums are this far from what the same filters weigh here.
-ROUNDING = 1e-6
+ROUNDING = 1e-5
 
 
 def metrics(plan: Plan) -> Metrics:
