@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test format sweep-programs sweep-never-worse sweep-random-models models-table clean
+.PHONY: demo test format sweep-programs sweep-never-worse sweep-random-models sweep-plans models-table clean
 
 demo: .venv/installed
 	$(BIN)/hyperplace partition vgg16 --k 4 --imbalance 0.1
@@ -14,7 +14,7 @@ test: .venv/installed-test
 	$(BIN)/mypy
 	$(BIN)/pytest
 
-# Long comparisons (15 minutes and 3 hours) of which the tests run a share; both go on where they were stopped.
+# Long comparisons of which the tests run a share: 15 minutes and 3 hours, which go on where they were stopped, and 10 minutes.
 sweep-programs: .venv/installed-test
 	$(BIN)/python tests/sweeps/zoo_programs.py results/zoo-programs.csv
 
@@ -27,6 +27,9 @@ sweep-random-models: .venv/installed-test
 # What trains and what is refused, found by running the corpus in every way (a quarter of an hour).
 models-table: .venv/installed-test
 	$(BIN)/python tests/corpus/table.py
+
+sweep-plans: .venv/installed-test
+	$(BIN)/python tests/sweeps/mutated_plans.py 20000
 
 format: .venv/installed-test
 	$(BIN)/ruff format .

@@ -9,6 +9,7 @@ import typer
 from hyperplace.errors import HyperplaceError, UsageError
 
 from .bench import bench
+from .check import check
 from .compare import compare
 from .export import export
 from .generate import generate
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command("partition")(partition)
 app.command("profile")(profile)
 app.command("generate")(generate)
+app.command("check")(check)
 app.command("train")(train)
 app.command("bench")(bench)
 app.command("export")(export)

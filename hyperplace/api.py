@@ -7,7 +7,15 @@ the program that runs it). Nothing below imports any of these.
 from pathlib import Path
 
 from hyperplace.comparing import baselines, compare, grain_rows
-from hyperplace.compiling import compile, generate, load_checkpoint, micro_batches_for, program, save_checkpoint
+from hyperplace.compiling import (
+    check_plan,
+    compile,
+    generate,
+    load_checkpoint,
+    micro_batches_for,
+    program,
+    save_checkpoint,
+)
 from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.files.write import read_text, write_text
 from hyperplace.planning import Placement, capture, graph_for, partition, place, place_graph, profile, run, settled
@@ -21,6 +29,7 @@ __all__ = [
     "baselines",
     "build",
     "capture",
+    "check_plan",
     "compare",
     "compile",
     "generate",

@@ -2,11 +2,13 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hyperplace.errors import ModelError, UsageError
 from hyperplace.planning import graph_for
+from hyperplace.values.derived import derived, differences
 from hyperplace.values.graph import Graph
 from hyperplace.values.plan import Plan
 
@@ -16,12 +18,31 @@ if TYPE_CHECKING:
     from hyperplace.runtime import Program, Trainer
     from hyperplace.runtime.weights import AverageFactory, OptimizerFactory, SchedulerFactory
 
+MOST_ELEMENTS = 2**31  # of the sample that a plan's model is captured with
+
 
 def generate(model: "nn.Module", plan: Plan, *, sample: Any = None) -> str:
     """Return the program that runs a plan of the model, as Python text; `sample` as for compile."""
     from hyperplace.steps.generate import generate as step
 
-    return step(graph_for(plan.settings, model, _sample(model, plan, sample)), plan)
+    return step(planned_graph(model, plan, sample), plan)
+
+
+def check_plan(plan: Plan, model: "nn.Module | None" = None) -> tuple[Plan, list[str]]:
+    """Return the plan as it must be, going by its owners and kernels, and how it differs from that.
+
+    What the plan says about its layers is compared with the model where there is one, and otherwise believed.
+    """
+    faults: list[str] = []
+    right = plan
+    if model is not None:
+        from hyperplace.steps.generate.check import model_faults, with_facts_of
+
+        graph = planned_graph(model, plan)
+        right = with_facts_of(graph, plan)
+        faults = model_faults(graph, plan)
+    faults += differences(right)
+    return derived(right), faults
 
 
 def program(graph: Graph, plan: Plan) -> "Program":
@@ -74,7 +95,7 @@ def compile(
     from hyperplace.runtime.state import StateNames, named_tensors
 
     _check_values(model)
-    graph = graph_for(plan.settings, model, _sample(model, plan, sample), tries_uses=True)
+    graph = planned_graph(model, plan, sample, tries_uses=True)
     if micro_batches is None:
         micro_batches = micro_batches_for(graph, plan) if schedule == "sync" else 1
     devices = (devices,) * plan.settings.k if isinstance(devices, str) else tuple(map(str, devices))
@@ -133,12 +154,22 @@ def load_checkpoint(trainer: "Trainer", path: str | Path) -> dict[str, Any]:
     return load(trainer, path)
 
 
+def planned_graph(model: "nn.Module", plan: Plan, sample: Any = None, *, tries_uses: bool = False) -> Graph:
+    """Return the model captured with inputs of the planned shapes, as the plan's settings want it."""
+    return graph_for(plan.settings, model, _sample(model, plan, sample), tries_uses=tries_uses)
+
+
 def _sample(model: "nn.Module", plan: Plan, sample: Any) -> Any:
     """Return inputs of the planned shapes, in the model's own precision: nothing is computed with them."""
     import torch
 
     if sample is not None:
         return sample
+    elements = sum(plan.settings.batch * prod(shape) for shape in plan.inputs)
+    if elements > MOST_ELEMENTS:
+        raise UsageError(
+            f"a mini-batch of the plan has {elements} numbers, more than {MOST_ELEMENTS}; plan for fewer rows"
+        )
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     return tuple(torch.empty(plan.settings.batch, *shape, dtype=dtype, device=device) for shape in plan.inputs)

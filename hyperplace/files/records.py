@@ -1,7 +1,5 @@
 """Frozen dataclasses to JSON and back, strictly: a file with a missing, unknown or wrong entry is refused.
 
-Only a field whose metadata says that it came later may be missing, and then has its default.
-
 Reading follows the dataclasses' own types, so a format has no description besides the value it stores. Nothing in a
 file is ever executed or imported.
 """
@@ -9,12 +7,14 @@ file is ever executed or imported.
 import json
 import types
 from dataclasses import asdict, fields, is_dataclass
+from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hyperplace.errors import FileError, HyperplaceError
 
 T = TypeVar("T")
 _HUGE = 1e300  # JSON knows no limit; a number past this is no measurement of ours
+_LONG = 2**63  # nor is a whole number past this a count; Python's may be too long even to be printed
 
 
 def record_text(value: Any, kind: str, version: int) -> str:
@@ -49,14 +49,18 @@ def _refuse_constant(text: str) -> float:
 def _record(cls: type[T], data: Any, where: str) -> T:
     if not isinstance(data, dict):
         raise FileError(f"{where} must be an object, not {_shown(data)}")
-    hints = get_type_hints(cls)
+    hints = _hints(cls)  # type: ignore[arg-type]
     names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
-    later = {f.name for f in fields(cls) if f.metadata.get("came_later")}  # type: ignore[arg-type]
-    if missing := [name for name in names if name not in data and name not in later]:
+    if missing := [name for name in names if name not in data]:
         raise FileError(f"{where} has no {missing[0]!r}")
     if unknown := [name for name in data if name not in names]:
         raise FileError(f"{where} has an unknown entry {unknown[0]!r}")
-    return cls(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in names if name in data})
+    return cls(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in names})
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def _value(hint: Any, data: Any, where: str) -> Any:
@@ -68,6 +72,8 @@ def _value(hint: Any, data: Any, where: str) -> Any:
         return None if data is None else _value(next(h for h in get_args(hint) if h is not type(None)), data, where)
     if hint is float and isinstance(data, int | float) and not isinstance(data, bool) and abs(data) < _HUGE:
         return float(data)
+    if hint is int and type(data) is int and abs(data) >= _LONG:
+        raise FileError(f"{where} is {_shown(data)}, more than any count of ours")
     if type(data) is not hint or hint is float:
         raise FileError(f"{where} must be {hint.__name__}, not {_shown(data)}")
     return data
@@ -84,5 +90,8 @@ def _tuple(hints: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
 
 
 def _shown(data: Any) -> str:
-    text = json.dumps(data)
+    try:
+        text = json.dumps(data)
+    except RecursionError:
+        return "something nested too deep"
     return text if len(text) <= 40 else text[:37] + "..."

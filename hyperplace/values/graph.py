@@ -5,6 +5,7 @@ of whatever layers, that make up its channels: concatenation, slicing and shuffl
 Bytes, multiply-adds and shapes are for one row of the batch.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -107,6 +108,7 @@ class Layer:
     rule: Rule
     num_filters: int
     map_bytes: int  # one filter's output, one row, as it leaves the layer (after pooling)
+    fixed_bytes: int = 0  # what of its output does not grow with the rows
     shape: tuple[int, ...] = ()  # of its output, for the rows it was captured with
     results: tuple[int, ...] = ()  # of a layer placed whole that has several: those that are read
     operands: tuple[Operand, ...] = ()
@@ -215,6 +217,12 @@ class Graph:
             if sources & found or any(p.trained for p in layer.parameters):
                 found.add(layer.name)
         return frozenset(found)
+
+    @cached_property
+    def tied_parameters(self) -> frozenset[str]:
+        """The trained parameters that several layers use."""
+        names = [p.name for layer in self.layers for p in layer.parameters if p.trained]
+        return frozenset(name for name, count in Counter(names).items() if count > 1)
 
     def splits_rows(self, layer: Layer) -> bool:
         """Say whether rows of the batch may be computed apart: all it reads and makes has them, and each filter's

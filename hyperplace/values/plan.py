@@ -17,17 +17,16 @@ import numpy as np
 from hyperplace.errors import HyperplaceError, UsageError
 from hyperplace.values.arguments import count_faults, is_number, is_whole
 from hyperplace.values.arrays import Ints
-from hyperplace.values.faults import plan_faults
-
-Range = tuple[int, int]
-Ranges = tuple[Range, ...]
+from hyperplace.values.facts import Facts
+from hyperplace.values.faults import first_of, plan_faults
+from hyperplace.values.ranges import Range as Range
+from hyperplace.values.ranges import Ranges as Ranges
 
 GRAINS = ("coarse", "fine", "hybrid")
 AUTO = "auto"  # asked for: whichever grain moves least in training
 FC = ("neurons", "whole")
 COSTS = ("measured", "flops")
 BATCH_NORMS = ("exact", "per-shard")
-LATER = {"came_later": True}  # a field that older files lack
 PROVEN_GAP = 1e-3  # a volume this close to its bound counts as optimal
 
 
@@ -50,7 +49,7 @@ class Settings:
     fc: str = "neurons"
     seed: int = 0
     row_blocks: int = 8
-    batch_norm: str = field(default="exact", metadata=LATER)
+    batch_norm: str = "exact"
 
     def __post_init__(self) -> None:
         if faults := list(self._faults()):
@@ -114,7 +113,10 @@ class Owner:
 
 @dataclass(frozen=True)
 class PlannedLayer:
-    """One layer with its owners and shards, both in the order of their parts."""
+    """One layer with its owners and shards, both in the order of their parts.
+
+    `work` is that of all its cells and `kernel_work` that of all its kernels, which only the fine grain weighs apart.
+    """
 
     name: str
     kind: str
@@ -124,6 +126,9 @@ class PlannedLayer:
     owners: tuple[Owner, ...]
     shards: tuple[Shard, ...]
     reason: str = ""  # why it was placed whole
+    facts: Facts = field(default_factory=Facts)
+    work: int = 0
+    kernel_work: int = 0
 
     @cached_property
     def owner_of(self) -> Ints:
@@ -223,8 +228,6 @@ class Metrics:
     parts: tuple[PartMetrics, ...]
     volume_bytes: int
     training_volume_bytes: int  # what nothing trained precedes, like the input, has no gradient
-    num_cut_nets: int
-    cut_net_bytes: int
     data_parallel_bytes: int  # 2 (k - 1) x parameter bytes
     feasible: bool
     found_by: str = ""  # the partitioner whose result this is
@@ -232,11 +235,11 @@ class Metrics:
     is_cut_short: bool = False  # a time limit or an interrupt ended the search
     judges_training: bool = False
 
-    @property
+    @cached_property
     def work_per_part(self) -> tuple[int, ...]:
         return tuple(part.work for part in self.parts)
 
-    @property
+    @cached_property
     def total_work(self) -> int:
         return sum(self.work_per_part)
 
@@ -285,7 +288,11 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Plan:
-    """The placement of a model: every cell owned once, every byte that crosses listed."""
+    """The placement of a model: every cell owned once, every byte that crosses listed.
+
+    Shards that owners compute alone, messages, replicas and metrics follow from the rest (see values.derived). Only the
+    rest is checked when a plan is made; all of it where one is read from a file, and where a program is written.
+    """
 
     settings: Settings
     layers: tuple[PlannedLayer, ...]
@@ -294,11 +301,11 @@ class Plan:
     metrics: Metrics
     inputs: tuple[tuple[int, ...], ...] = ()  # the shape of every input of the model, without its rows
     replicas: tuple[Replica, ...] = ()
+    parameter_bytes: int = 0  # trained ones of the whole model, each once
 
     def __post_init__(self) -> None:
         if faults := plan_faults(self):
-            more = f" (and {len(faults) - 5} more)" if len(faults) > 5 else ""
-            raise HyperplaceError("not a plan: " + "; ".join(faults[:5]) + more)
+            raise HyperplaceError("not a plan: " + first_of(faults))
 
     def __repr__(self) -> str:
         s, m = self.settings, self.metrics

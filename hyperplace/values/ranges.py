@@ -1,22 +1,30 @@
-"""Sorted numbers as runs of neighbours, and cells (filters by rows) as rectangles."""
+"""Sorted numbers as runs of neighbours, and cells (filters by rows) as rectangles.
 
-from collections.abc import Collection, Iterator
+Everything here takes time and memory by how many ranges there are, never by how long they are: a range in a file may
+be as long as its writer likes.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hyperplace.values.arrays import Ints
-from hyperplace.values.plan import Range, Ranges
 
+Range = tuple[int, int]
+Ranges = tuple[Range, ...]
 Mask = NDArray[np.bool_]
 
 
 def ranges_of(numbers: Ints | Collection[int]) -> Ranges:
     """Return sorted numbers as runs: [0, 1, 2, 7] as ((0, 3), (7, 8))."""
     found = np.asarray(numbers, np.int64)
-    runs = np.split(found, np.flatnonzero(np.diff(found) != 1) + 1)
-    return tuple((int(run[0]), int(run[-1]) + 1) for run in runs if len(run))
+    if not len(found):
+        return ()
+    ends = np.flatnonzero(np.diff(found) != 1)
+    starts, stops = found[np.append(0, ends + 1)], found[np.append(ends, -1)] + 1
+    return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
 
 
 def count(ranges: Ranges) -> int:
@@ -26,8 +34,17 @@ def count(ranges: Ranges) -> int:
 
 def common(one: Ranges, other: Ranges) -> Ranges:
     """Return what two sorted lists of ranges have in common."""
-    pairs = ((max(a, c), min(b, d)) for a, b in one for c, d in other)
-    return tuple((start, stop) for start, stop in pairs if start < stop)
+    found: list[Range] = []
+    i = j = 0
+    while i < len(one) and j < len(other):
+        start, stop = max(one[i][0], other[j][0]), min(one[i][1], other[j][1])
+        if start < stop:
+            found.append((start, stop))
+        if one[i][1] < other[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
 
 
 def merged(ranges: Ranges) -> Ranges:
@@ -41,6 +58,11 @@ def merged(ranges: Ranges) -> Ranges:
     return tuple(found)
 
 
+def union(lists: Iterable[Ranges]) -> Ranges:
+    """Return what is in any of the lists."""
+    return merged(tuple(sorted(span for ranges in lists for span in ranges)))
+
+
 def cut_at(ranges: Ranges, edges: set[int]) -> Ranges:
     """Return the ranges cut at the edges inside them."""
     found: list[Range] = []
@@ -49,15 +71,27 @@ def cut_at(ranges: Ranges, edges: set[int]) -> Ranges:
     return tuple(found)
 
 
-def rectangles(cells: Mask, row_edges: Ints) -> Iterator[tuple[Ranges, Range]]:
-    """Yield the marked cells (filters by blocks of rows), each once, as filters with one range of rows.
+def rectangles(
+    cells: Mask, row_edges: Ints | Sequence[int], filter_edges: Ints | Sequence[int] | None = None
+) -> Iterator[tuple[Ranges, Range]]:
+    """Yield the marked cells (blocks of filters by blocks of rows), each once, as filters with one range of rows.
 
-    Filters with the same marks come together, and so do those that only share a range of rows.
+    Filters with the same marks come together, and so do those that only share a range of rows: however finely the
+    blocks are cut, the same cells give the same rectangles. A block is one filter where no `filter_edges` are given.
     """
+    edges = range(len(cells) + 1) if filter_edges is None else filter_edges
+    if cells.shape[1] == 1:  # rows are together, as in most layers: what follows would take its time for nothing
+        yield from _in_one_column(cells[:, 0], (int(row_edges[0]), int(row_edges[1])), edges)
+        return
     patterns, pattern_of = np.unique(cells, axis=0, return_inverse=True)
     patterns_of: dict[Range, list[int]] = {}
     for number, pattern in enumerate(patterns):
         for start, stop in ranges_of(np.flatnonzero(pattern)):
             patterns_of.setdefault((int(row_edges[start]), int(row_edges[stop])), []).append(number)
     for rows, numbers in sorted(patterns_of.items()):
-        yield ranges_of(np.flatnonzero(np.isin(pattern_of.ravel(), numbers))), rows
+        yield from _in_one_column(np.isin(pattern_of.ravel(), numbers), rows, edges)
+
+
+def _in_one_column(marks: Mask, rows: Range, edges: Ints | Sequence[int]) -> Iterator[tuple[Ranges, Range]]:
+    if blocks := ranges_of(np.flatnonzero(marks)):
+        yield tuple((int(edges[start]), int(edges[stop])) for start, stop in blocks), rows

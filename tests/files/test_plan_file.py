@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 
 from hyperplace.errors import FileError
-from hyperplace.files.plan import parse_plan, plan_text
+from hyperplace.files.plan import parse_draft, parse_plan, plan_text
+from hyperplace.values.facts import Facts, FilterRun, Reading
 from hyperplace.values.plan import Metrics, Owner, PartMetrics, Plan, PlannedLayer, Settings, Shard, Transfer
 
 ROWS = (0, 4)
 
 
 def small_plan() -> Plan:
-    part = PartMetrics(10, 4, 8, 16, 6, 0, 1, 0)
+    part = PartMetrics(0, 0, 0, 0, 8, 0, 1, 0)
     return Plan(
         Settings("net", 2, 0.1, "coarse", "kahypar", "flops", 4),
         (
-            PlannedLayer("x", "input", "input", 2, 0, (Owner(0, ((0, 2),), ROWS),), ()),
+            PlannedLayer("x", "input", "input", 2, 0, (Owner(0, ((0, 2),), ROWS),), (), facts=Facts(map_bytes=1)),
             PlannedLayer(
                 "conv",
                 "conv2d",
@@ -28,11 +29,15 @@ def small_plan() -> Plan:
                 2,
                 (Owner(1, ((0, 3),), ROWS),),
                 (Shard(1, ((0, 3),), ((0, 2),), (0, 4)),),
+                facts=Facts((Reading((FilterRun("x", 0, 2, 1),), "all"),), parameter_bytes=24, sums_channels=True),
+                work=10,
             ),
         ),
-        (Transfer("x", 0, 1, ((0, 2),), ROWS, 6, learns=False),),
+        (Transfer("x", 0, 1, ((0, 2),), ROWS, 8, learns=False),),
         (),
-        Metrics("1 flops", (part, replace(part, sent_bytes=0, received_bytes=6)), 6, 6, 1, 6, 100, True),
+        Metrics("1 flops", (part, PartMetrics(10, 24, 8, 56, 0, 8, 0, 1)), 8, 8, 48, feasible=False),
+        inputs=((2,),),
+        parameter_bytes=24,
     )
 
 
@@ -40,14 +45,17 @@ def test_reads_back_what_it_wrote() -> None:
     plan = small_plan()
     assert parse_plan(plan_text(plan), "plan.json") == plan
     assert plan_text(parse_plan(plan_text(plan), "plan.json")) == plan_text(plan)
-
-
-def test_a_plan_from_before_there_was_a_choice_of_batch_norms_is_exact() -> None:
-    data = json.loads(plan_text(small_plan()))
-    del data["settings"]["batch_norm"]
-    assert parse_plan(json.dumps(data), "p.json") == small_plan()
-    per_shard = replace(small_plan(), settings=replace(small_plan().settings, batch_norm="per-shard"))
+    per_shard = replace(plan, settings=replace(plan.settings, batch_norm="per-shard"))
     assert parse_plan(plan_text(per_shard), "p.json") == per_shard
+
+
+def test_a_draft_need_not_follow_from_its_owners() -> None:
+    edited = plan_text(small_plan()).replace('"num_bytes": 8', '"num_bytes": 7')
+    assert parse_draft(edited, "p.json").transfers[0].num_bytes == 7
+    with pytest.raises(
+        FileError, match=r"num_bytes is 7 instead of 8; make it again, or run hyperplace check p.json --fix"
+    ):
+        parse_plan(edited, "p.json")
 
 
 @pytest.mark.parametrize("length", [0, 1, 20, 200, 700])
@@ -78,7 +86,8 @@ def _delete(*path: Any) -> Callable[[Any], None]:
     ("edit", "message"),
     [
         (_set("hyperplace", to="profile"), "not a plan file"),
-        (_set("version", to=0), "plan version 0 cannot be read, only 3"),
+        (_set("version", to=0), "plan version 0 cannot be read, only 4"),
+        (_set("version", to=3), "plan version 3 cannot be read, only 4; make it again"),
         (_delete("layers"), "plan has no 'layers'"),
         (_delete("settings", "seed"), "plan.settings has no 'seed'"),
         (_set("settings", "batch_norm", to="odd"), "batch norm 'odd' is unknown; choose one of exact, per-shard"),
@@ -94,10 +103,13 @@ def _delete(*path: Any) -> Callable[[Any], None]:
         (_set("layers", 1, "owners", 0, "filters", 0, to=[-1, 3]), "conv has filters -1:3, outside 0:3"),
         (_set("layers", 1, "owners", 0, "part", to=2), r"conv names part 2, outside 0\.\.1"),
         (_set("layers", 1, "shards", 0, "rows", to=[0, 5]), "conv has rows 0:5, outside 0:4"),
-        (_set("transfers", 0, "num_bytes", to=7), "its messages move 7 bytes, but volume_bytes is 6"),
-        (_set("transfers", 0, "layer", to="y"), "there is no such layer"),
-        (_set("transfers", 0, "target", to=0), "goes from part 0 to 0"),
-        (_delete("metrics", "parts", 1), "metrics of 1 parts, but k=2"),
+        (_set("transfers", 0, "num_bytes", to=7), "the transfer of x from part 0 to 1 .* num_bytes is 7 instead of 8"),
+        (_set("transfers", 0, "layer", to="y"), "the transfer of y from part 0 to 1 .* must not be there"),
+        (_set("transfers", 0, "target", to=0), "the transfer of x from part 0 to 0 .* must not be there"),
+        (_delete("metrics", "parts", 1), "metrics of 1 parts instead of 2"),
+        (_set("layers", 0, "facts", "map_bytes", to=2), "num_bytes is 8 instead of 16"),
+        (_set("layers", 1, "facts", "map_bytes", to=-1), "conv: map_bytes is -1"),
+        (_delete("settings", "batch_norm"), "plan.settings has no 'batch_norm'"),
     ],
 )
 def test_a_broken_plan_is_refused_with_the_place(edit: Callable[[Any], None], message: str) -> None:

@@ -70,7 +70,7 @@ def plan(layers, k, *, transfers=(), reductions=(), work=None, grain="coarse", i
     parts = tuple(part_metrics(number, amount, messages) for number, amount in enumerate(work))
     volume = sum(message.num_bytes for message in messages)
     feasible = max(work) <= (1 + imbalance) * sum(work) / k
-    metrics = Metrics("1000000 flops", parts, volume, 2 * volume, len(messages), volume, 30 * MIB * (k - 1), feasible)
+    metrics = Metrics("1000000 flops", parts, volume, 2 * volume, 30 * MIB * (k - 1), feasible)
     return Plan(settings(k, grain, imbalance=imbalance), tuple(layers), tuple(transfers), tuple(reductions), metrics)
 
 
@@ -188,6 +188,6 @@ def hybrid_plan():
         (by_rows, layer("filters", [(0, 5), (1, 3)]), layer("whole", [(1, 8)]), by_both),
         (Transfer("rows", 0, 1, ((0, 8),), (0, 3), MIB), Transfer("filters", 0, 1, ((0, 5),), ROWS, MIB)),
         (),
-        Metrics("1 flops", (part, part), 2 * MIB, 8 * MIB, 1, MIB, 0, True, judges_training=True),
+        Metrics("1 flops", (part, part), 2 * MIB, 8 * MIB, 0, True, judges_training=True),
         replicas=(Replica("rows", 0, 1, ((0, 8),), MIB, 0), Replica("both", 1, 0, ((2, 8),), MIB // 2, MIB // 4)),
     )

@@ -12,7 +12,6 @@ from hyperplace.values.plan import (
     Plan,
     PlannedLayer,
     Reduction,
-    Replica,
     Settings,
     Shard,
     Transfer,
@@ -35,16 +34,12 @@ GOOD = Plan(
     layers=(INPUT, CONV),
     transfers=(Transfer("x", 0, 1, ((0, 3),), ROWS, 96, learns=False),),
     reductions=(Reduction("conv", 0, 1, ((2, 3),), ROWS, 4),),
-    metrics=Metrics("1 flops", (PART, PART), 100, 104, 1, 100, 0, True),
+    metrics=Metrics("1 flops", (PART, PART), 100, 104, 0, True),
 )
 
 
 def with_conv(**changes):
     return {"layers": (INPUT, replace(CONV, **changes))}
-
-
-def with_transfer(**changes):
-    return {"transfers": (replace(GOOD.transfers[0], **changes),)}
 
 
 BROKEN = {
@@ -75,20 +70,13 @@ BROKEN = {
         with_conv(shards=(replace(CONV.shards[0], rows=(0, 9)),)),
         "conv has rows 0:9, outside 0:8",
     ),
-    "a message of no layer": (with_transfer(layer="gone"), "a message of gone: there is no such layer"),
-    "a message to no part": (with_transfer(target=2), "a message of x names part 2"),
-    "a message from no part": (with_transfer(source=-1), "a message of x names part -1"),
-    "a message to itself": (with_transfer(target=0), "a message of x goes from part 0 to 0"),
-    "a message outside the filters": (with_transfer(filters=((0, 4),)), "a message of x has filters 0:4"),
-    "a negative message": (with_transfer(num_bytes=-1), "-1 bytes"),
-    "a wrong volume": (
-        {"metrics": replace(GOOD.metrics, volume_bytes=99)},
-        "messages move 100 bytes, but volume_bytes is 99",
+    "two ranges that overlap": (
+        with_conv(owners=(Owner(0, ((0, 2), (1, 2)), ROWS), CONV.owners[1])),
+        "conv has filters from 1 after filters up to 2 in one piece",
     ),
-    "metrics of too few parts": (
-        {"metrics": replace(GOOD.metrics, parts=(PART,))},
-        "metrics of 1 parts, but k=2",
-    ),
+    "a piece of no filters": (with_conv(owners=(*CONV.owners, Owner(0, (), ROWS))), "a piece without filters"),
+    "two layers of one name": ({"layers": (CONV, CONV)}, "two layers have one name"),
+    "rows apart": (with_conv(owners=(Owner(0, ((0, 4),), (0, 4)),)), "only the hybrid grain splits rows"),
 }
 
 
@@ -100,26 +88,34 @@ def test_a_broken_plan_is_refused_by_name(what):
 
 
 @pytest.mark.timeout(20)
-def test_a_replica_far_outside_the_filters_is_refused_at_once():
-    rows = replace(CONV, owners=(Owner(0, ((0, 4),), (0, 4)), Owner(1, ((0, 4),), (4, 8))), shards=())
-    settings = replace(GOOD.settings, grain="hybrid")
-    metrics = replace(GOOD.metrics, judges_training=True)
-    with pytest.raises(HyperplaceError, match="a replica of conv has filters 0:1000000000, outside 0:4"):
-        replace(
-            GOOD,
-            settings=settings,
-            layers=(INPUT, rows),
-            metrics=metrics,
-            replicas=(Replica("conv", 1, 0, ((0, 10**9),), 0, 0),),
-        )
+@pytest.mark.parametrize("size", [2**28, 2**63, 10**30])
+def test_sizes_are_refused_before_anything_is_allocated(size):
+    huge = with_conv(num_filters=size, owners=(Owner(0, ((0, size),), ROWS),), shards=())
+    for changes in (
+        huge,
+        {"settings": replace(GOOD.settings, k=size)},
+        {"settings": replace(GOOD.settings, batch=2**31 * size)},
+        with_conv(shards=(Shard(0, ((0, size),), ((0, 3),), ROWS),)),
+    ):
+        with pytest.raises(HyperplaceError, match=str(size) + r"|more than|outside"):
+            replace(GOOD, **changes)
+
+
+@pytest.mark.timeout(20)
+def test_a_layer_in_too_many_pieces_is_refused_before_anything_is_allocated():
+    size = 2**12
+    owners = tuple(Owner(n % 2, ((n, n + 1),), (n, n + 1)) for n in range(size))
+    settings = replace(GOOD.settings, grain="hybrid", batch=size)
+    with pytest.raises(HyperplaceError, match="cut into 4,097 x 4,097 pieces"):
+        replace(GOOD, settings=settings, layers=(replace(CONV, num_filters=size, owners=owners, shards=()),))
 
 
 def test_all_faults_are_told_at_once_and_many_are_counted():
     bad = replace(CONV, owners=())
-    with pytest.raises(HyperplaceError, match=r"conv has 0 owners.*names part 7.*volume_bytes is 9"):
-        replace(GOOD, layers=(INPUT, bad), **with_transfer(source=7), metrics=replace(GOOD.metrics, volume_bytes=9))
+    with pytest.raises(HyperplaceError, match=r"conv has 0 owners.*names part 7"):
+        replace(GOOD, layers=(INPUT, replace(bad, shards=(replace(CONV.shards[0], part=7),))))
     with pytest.raises(HyperplaceError, match=r"\(and 2 more\)"):
-        replace(GOOD, layers=tuple(replace(bad, name=f"conv{n}") for n in range(5)))
+        replace(GOOD, layers=tuple(replace(bad, name=f"conv{n}") for n in range(7)))
 
 
 def test_a_plan_prints_in_one_line_and_compares_equal():

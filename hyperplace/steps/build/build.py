@@ -152,5 +152,5 @@ def _add_nets(assembly: Assembly, layer: Layer, placed: _Placed, edges: Ints, ba
         cost = sizes[block] * layer.partial_bytes * batch
         assembly.add_net(number, [placed.makers[block : block + 1], kernels], cost, is_fold=True)
     for block, readers in enumerate(placed.readers):
-        cost = sizes[block] * layer.map_bytes * batch
+        cost = sizes[block] * layer.map_bytes * batch + layer.fixed_bytes
         assembly.add_net(number, [placed.makers[block : block + 1], *readers], cost)

@@ -75,7 +75,8 @@ def _add_activation_nets(assembly: Assembly, layer: Layer, cells: _Cells, edges:
     for block, size in enumerate(np.diff(edges).tolist()):
         for column, length in enumerate(np.diff(rows).tolist()):
             pins = [cells.makers[block, column : column + 1], *(lines[:, column] for lines in cells.readers[block])]
-            assembly.add_net(number, pins, size * length * layer.map_bytes * times)
+            once = 0 if column else layer.fixed_bytes  # nobody splits the rows of what has none
+            assembly.add_net(number, pins, (size * length * layer.map_bytes + once) * times)
 
 
 def _add_parameter_nets(assembly: Assembly, layer: Layer, own: Ints, cut: Ints) -> None:

@@ -37,8 +37,7 @@ def build_runs(graph: Graph, profile: Profile, *, fc: str = "neurons") -> Runs:
         work=np.array([profile[layer.name].filter_work for layer, _, _ in spans]),
         map_bytes=np.array(
             [
-                layer.map_bytes
-                * profile.batch
+                (layer.map_bytes * profile.batch + layer.fixed_bytes)
                 * (least[layer.name] if is_solid(layer, fc) else stop - start)
                 // (stop - start)
                 for layer, start, stop in spans

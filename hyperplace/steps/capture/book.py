@@ -9,9 +9,9 @@ from torch.fx import Node
 from hyperplace.steps.capture.aliases import op_name
 from hyperplace.steps.capture.drafts import Draft
 from hyperplace.steps.capture.export import WITHIN
-from hyperplace.steps.capture.nodes import bytes_made, module_of, shape_made, state_names, tensors_of
+from hyperplace.steps.capture.nodes import module_of, shape_made, state_names, tensors_of
 from hyperplace.steps.capture.rules import State
-from hyperplace.steps.capture.sizes import has_rows, is_number, number_of, shape_of
+from hyperplace.steps.capture.sizes import Bytes, bytes_of, has_rows, is_number, number_of, shape_of
 from hyperplace.steps.capture.views import View
 from hyperplace.values.graph import Call, Operand, Parameter, Reads, Ref, Rule, Source
 
@@ -41,6 +41,11 @@ class Book:
     def has_rows(self, tensor: torch.Tensor) -> bool:
         return has_rows(tensor, self._fixed_rows)
 
+    def bytes_made(self, node: Node) -> Bytes:
+        """Return the bytes of all tensors a node makes."""
+        fixed = self._fixed_rows is not None
+        return sum((bytes_of(tensor, self.rows, has_fixed_rows=fixed) for tensor in tensors_of(node)), Bytes())
+
     def draft(self, node: Node, rule: Rule, num_filters: int, operands: tuple[Operand, ...]) -> Draft:
         """Begin a layer with a call."""
         draft = self.blank(node, rule, num_filters, operands)
@@ -51,7 +56,7 @@ class Book:
     def blank(self, node: Node, rule: Rule, num_filters: int, operands: tuple[Operand, ...]) -> Draft:
         """Begin a layer that is named after a call."""
         name = self._layer_name(node)
-        draft = Draft(name, op_name(node).rstrip("_"), rule, num_filters, operands, bytes_made(node))
+        draft = Draft(name, op_name(node).rstrip("_"), rule, num_filters, operands, self.bytes_made(node))
         self.drafts[name] = draft
         return draft
 
@@ -73,7 +78,7 @@ class Book:
         for argument in node.all_input_nodes:
             self.record_state(draft, argument)
         draft.calls.append(self.call(node))
-        draft.out_bytes = bytes_made(node)
+        draft.out_bytes = self.bytes_made(node)
         draft.shape = shape_made(node)
         draft.has_rows = all(map(self.has_rows, tensors_of(node)))
         draft.saved_bytes += self._saved.get(node.name, 0)

@@ -48,7 +48,7 @@ def export(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], rows
             return _compared(model, *many, max(rows, 2))
         return export_for(model, args, kwargs, rows)
     _flatten(program)
-    return Exported(program, saved_bytes(program), *_span(program))
+    return Exported(program, saved_bytes(program, max(rows, 2), has_fixed_rows=False), *_span(program))
 
 
 def _compared(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], rows: int) -> Exported:
@@ -63,7 +63,7 @@ def _compared(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], r
             raise Untold(str(fault)) from None
         _flatten(programs[-1])
     program, *others = programs
-    saved = saved_bytes(program)
+    saved = saved_bytes(program, rows, has_fixed_rows=True)  # their rows are not a symbol yet
     tell_rows(program, others, numbers)
     return Exported(program, saved, 1, None)
 
@@ -84,7 +84,7 @@ def export_for(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], 
             "run torch.export.export(model, (sample,)) for the whole story"
         ) from fault
     _flatten(program)
-    return Exported(program, saved_bytes(program), rows, rows)
+    return Exported(program, saved_bytes(program, rows, has_fixed_rows=True), rows, rows)
 
 
 def takes_one_row(model: nn.Module, sample: tuple[tuple[Any, ...], dict[str, Any]], exported: Exported) -> bool:

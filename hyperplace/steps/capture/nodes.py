@@ -28,8 +28,8 @@ def shape_made(node: Node) -> tuple[int, ...]:
     return shape_of(tensors[0]) if tensors else ()
 
 
-def bytes_made(node: Node) -> int:
-    """Return the bytes of all tensors a node makes."""
+def state_bytes(node: Node) -> int:
+    """Return the bytes of a parameter or buffer."""
     return sum(prod(shape_of(v)) * v.element_size() for v in tensors_of(node))
 
 

@@ -13,7 +13,7 @@ from hyperplace.errors import ModelError
 from hyperplace.steps.capture.aliases import base_of, op_name, tracked, written
 from hyperplace.steps.capture.book import Book, flat_views, operand
 from hyperplace.steps.capture.drafts import Draft
-from hyperplace.steps.capture.nodes import bytes_made, counted_macs, tensors_of
+from hyperplace.steps.capture.nodes import counted_macs, tensors_of
 from hyperplace.steps.capture.regions import Region
 from hyperplace.steps.capture.rowwise import keeps_rows_apart
 from hyperplace.steps.capture.rules import State
@@ -130,7 +130,7 @@ def _add_results(book: Book, draft: Draft, region: Region, own: dict[Node, Ref])
         (tensor,) = tensors_of(node)
         view = book.view_of(draft, tensor, draft.name if len(names) == 1 else None)
         if len(names) > 1:
-            draft.result_bytes[number] = bytes_made(node)
+            draft.result_bytes[number] = book.bytes_made(node)
             view = replace(view, sources=(replace(view.sources[0], result=number),))
         book.values[node] = replace(view, value=name)
-        draft.shape, draft.out_bytes, draft.has_rows = view.shape, bytes_made(node), view.has_rows
+        draft.shape, draft.out_bytes, draft.has_rows = view.shape, book.bytes_made(node), view.has_rows

@@ -12,24 +12,32 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Interpreter, Node
 
-from hyperplace.steps.capture.sizes import shape_of
+
+def saved_bytes(program: ExportedProgram, rows: int, *, has_fixed_rows: bool) -> dict[str, int]:
+    """Return the bytes kept on behalf of every call, by its name, for one row."""
+    here = _saved(program, rows)
+    if has_fixed_rows:
+        return {name: -(-size // rows) for name, size in here.items()}
+    there = _saved(program, rows + 1)
+    return {name: max(0, size - here.get(name, 0)) for name, size in there.items()}
 
 
-def saved_bytes(program: ExportedProgram) -> dict[str, int]:
-    """Return the bytes kept on behalf of every call, by its name, for all rows."""
+def _saved(program: ExportedProgram, rows: int) -> dict[str, int]:
+    """Return the bytes that so many rows keep."""
     watch = _Watch(program.graph_module)
     hooks = torch.autograd.graph.saved_tensors_hooks(watch.pack, lambda kept: kept)
     # An operation may need real memory, or autograd may refuse one: what was seen until then counts.
     with suppress(Exception), torch.enable_grad(), hooks:
-        watch.run(*(_without_memory(node) for node in program.graph.nodes if node.op == "placeholder"))
+        watch.run(*(_without_memory(node, rows) for node in program.graph.nodes if node.op == "placeholder"))
     return watch.kept()
 
 
-def _without_memory(node: Node) -> Any:
+def _without_memory(node: Node, rows: int) -> Any:
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         return value
-    made = torch.empty(shape_of(value), dtype=value.dtype, device="meta")
+    shape = tuple(rows if isinstance(side, torch.SymInt) else side for side in value.shape)
+    made = torch.empty(shape, dtype=value.dtype, device="meta")
     return made.requires_grad_(value.requires_grad)
 
 

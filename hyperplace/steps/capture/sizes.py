@@ -1,5 +1,7 @@
 """Shapes of a captured program: numbers for the sample's rows, and what in them follows the rows of the batch."""
 
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import sympy
@@ -30,6 +32,31 @@ class UnknownSize(Exception):
 def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
     """Return the shape for the rows of the sample."""
     return tuple(int(side.node.hint) if isinstance(side, torch.SymInt) else int(side) for side in tensor.shape)
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes of which some are there once for every row, and the rest for any number of them."""
+
+    per_row: int = 0
+    fixed: int = 0
+
+    def __add__(self, other: "Bytes") -> "Bytes":
+        return Bytes(self.per_row + other.per_row, self.fixed + other.fixed)
+
+
+def bytes_of(tensor: torch.Tensor, rows: int, *, has_fixed_rows: bool) -> Bytes:
+    """Return the bytes of a tensor; for fixed rows what its dimension 0 says is believed."""
+    if has_fixed_rows:
+        total = prod(shape_of(tensor)) * tensor.element_size()
+        return Bytes(total // rows) if tensor.ndim and shape_of(tensor)[0] == rows else Bytes(fixed=total)
+    here, there = (_elements(tensor, number) * tensor.element_size() for number in (rows, rows + 1))
+    return Bytes(there - here, here - (there - here) * rows)
+
+
+def _elements(tensor: torch.Tensor, rows: int) -> int:
+    sides = (_walked(side.node.expr) if isinstance(side, torch.SymInt) else int(side) for side in tensor.shape)
+    return prod(int(side.at(rows)) if isinstance(side, Rows) else int(side) for side in sides)
 
 
 def has_rows(tensor: torch.Tensor, fixed_rows: int | None) -> bool:

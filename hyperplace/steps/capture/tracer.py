@@ -17,13 +17,13 @@ from hyperplace.steps.capture.aliases import is_in_place, op_name, tracked
 from hyperplace.steps.capture.book import Book, flat_views, operand
 from hyperplace.steps.capture.drafts import Draft
 from hyperplace.steps.capture.export import NO_GRAD, Exported
-from hyperplace.steps.capture.nodes import bytes_made, counted_macs, shape_made, tensors_of
+from hyperplace.steps.capture.nodes import counted_macs, shape_made, state_bytes, tensors_of
 from hyperplace.steps.capture.regional import add_region
 from hyperplace.steps.capture.regions import units
 from hyperplace.steps.capture.returned import Returned
 from hyperplace.steps.capture.rowwise import keeps_rows_apart
 from hyperplace.steps.capture.rules import Anchor, Follows, Moved, Site, State, channel_rule
-from hyperplace.steps.capture.sizes import is_number, number_of, refuse_unknown_sizes, shape_of
+from hyperplace.steps.capture.sizes import Bytes, is_number, number_of, refuse_unknown_sizes, shape_of
 from hyperplace.steps.capture.views import Unsplittable, View
 from hyperplace.values.graph import Call, Graph, Parameter, Reads, Rule
 
@@ -86,13 +86,14 @@ class Tracer:
             learns = tensor.requires_grad and any(not user.meta.get(NO_GRAD) for user in node.users)
             trained = spec.kind is InputKind.PARAMETER and learns
             self._book.keep(node, State(shape, name, (name,) if trained else ()))
-            self._book.parameters[name] = Parameter(name, shape, bytes_made(node), trained)
+            self._book.parameters[name] = Parameter(name, shape, state_bytes(node), trained)
         elif spec.kind is not InputKind.USER_INPUT:
             raise ModelError(f"the model holds {spec.target}, a {spec.kind.name.lower()}, which cannot be placed")
         elif isinstance(node.meta.get("val"), torch.Tensor):
             shape = shape_made(node)
             num_filters = shape[1] if len(shape) > 1 else 1
-            draft = Draft(node.name, "input", Rule.INPUT, num_filters, (), 0, out_bytes=bytes_made(node), shape=shape)
+            made = self._book.bytes_made(node)
+            draft = Draft(node.name, "input", Rule.INPUT, num_filters, (), Bytes(), out_bytes=made, shape=shape)
             draft.has_rows = self._book.has_rows(tensors_of(node)[0])
             self._drafts[node.name] = draft
             self._book.keep(node, self._book.output_of(draft, node))
@@ -138,7 +139,7 @@ class Tracer:
             return whole
         draft = self._drafts[whole[position].sources[0].layer]
         if draft.calls and draft.calls[-1].value == producer.name and node.users:
-            draft.result_bytes[position] = bytes_made(node)
+            draft.result_bytes[position] = self._book.bytes_made(node)
         return whole[position]
 
     def _state_call(self, node: Node) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from hyperplace.values.derived.replicas import tied_replicas
 from hyperplace.values.graph import Graph
 from hyperplace.values.plan import Plan, PlannedLayer, Ranges, Replica
 from hyperplace.values.ranges import common, ranges_of
@@ -58,6 +59,8 @@ def tied_owners(graph: Graph, plan: Plan) -> dict[str, int]:
 def sharings(plan: Plan) -> dict[str, Sharing]:
     """Return how every layer with replicas is shared."""
     replicas: dict[str, list[Replica]] = {}
+    tied = set(tied_replicas(plan.layers))  # which are of whole parameters, and have nothing to do with rows
     for replica in plan.replicas:
-        replicas.setdefault(replica.layer, []).append(replica)
+        if replica not in tied:
+            replicas.setdefault(replica.layer, []).append(replica)
     return {p.name: Sharing(p, tuple(replicas[p.name])) for p in plan.layers if p.name in replicas}

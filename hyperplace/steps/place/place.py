@@ -1,22 +1,26 @@
-"""Turn a partition into a plan: owners, shards, every message, and what it all costs."""
+"""Turn a partition into a plan: owners and kernels here, and then all that follows from them."""
 
-from hyperplace.errors import UsageError
-from hyperplace.steps.place.assignment import assignments
+from dataclasses import replace
+
+import numpy as np
+
+from hyperplace.errors import HyperplaceError, UsageError
+from hyperplace.steps.place.assignment import Assignment, assignments
 from hyperplace.steps.place.exchange import exchange
-from hyperplace.steps.place.measure import metrics
-from hyperplace.steps.place.messages import reductions, transfers
-from hyperplace.steps.place.replicas import replicas
-from hyperplace.steps.place.shards import planned_layer
+from hyperplace.steps.place.layers import planned_layer
+from hyperplace.values.arrays import Ints
+from hyperplace.values.derived import derived
+from hyperplace.values.derived.replicas import tied_replicas
 from hyperplace.values.graph import Graph, Rule
-from hyperplace.values.hypergraph import Hypergraph
-from hyperplace.values.partition import Partition
-from hyperplace.values.plan import Plan, Settings
+from hyperplace.values.hypergraph import Hypergraph, Labels
+from hyperplace.values.partition import Partition, volume_bytes
+from hyperplace.values.plan import Metrics, Plan, Settings
 
 
 def place(graph: Graph, hypergraph: Hypergraph, partition: Partition, settings: Settings) -> Plan:
     """Return the plan of a partition of the graph's hypergraph.
 
-    The bytes of its messages are counted from the shards, not from the nets; a Plan checks that both agree.
+    The bytes of its messages are counted from the owners, not from the nets, and both must agree.
     """
     if len(partition.part_of) != hypergraph.num_vertices:
         raise UsageError(
@@ -31,12 +35,55 @@ def place(graph: Graph, hypergraph: Hypergraph, partition: Partition, settings: 
         )
     found = assignments(graph, hypergraph.labels, partition, settings.batch)
     exchange(graph, found)
+    plan = derived(_draft(graph, hypergraph, partition, found, settings))
+    crossing = volume_bytes(hypergraph, partition)
+    if plan.metrics.judges_training:  # no search weighs the copies of parameters that layers share
+        crossing += sum(replica.training_bytes for replica in tied_replicas(plan.layers))
+    if crossing != plan.metrics.judged_bytes:
+        raise HyperplaceError(
+            f"the nets of the hypergraph cost {crossing} bytes, but the plan moves {plan.metrics.judged_bytes}; "
+            "build the hypergraph from the model and the settings of the plan"
+        )
+    return plan
+
+
+def _draft(
+    graph: Graph,
+    hypergraph: Hypergraph,
+    partition: Partition,
+    found: dict[str, Assignment],
+    settings: Settings,
+) -> Plan:
+    """Return a plan of owners and kernels alone."""
+    assert hypergraph.labels is not None
+    cells, kernels = _work(hypergraph.labels, hypergraph.weights)
+    layers = [planned_layer(graph, layer, found[layer.name], settings.batch) for layer in graph.layers]
     return Plan(
         settings,
-        tuple(planned_layer(layer, found[layer.name], settings.batch) for layer in graph.layers),
-        sent := transfers(graph, found, settings.k),
-        reduced := reductions(graph, found, settings.batch),
-        metrics(graph, hypergraph, partition, found, (*sent, *reduced), settings),
+        tuple(
+            replace(layer, work=int(cells[number]), kernel_work=int(kernels[number]))
+            for number, layer in enumerate(layers)
+        ),
+        transfers=(),
+        reductions=(),
+        metrics=Metrics(
+            hypergraph.work_unit,
+            parts=(),
+            volume_bytes=0,
+            training_volume_bytes=0,
+            data_parallel_bytes=0,
+            feasible=True,
+            found_by=partition.found_by,
+            bound_bytes=partition.bound_bytes,
+            is_cut_short=partition.is_cut_short,
+        ),
         inputs=tuple(layer.shape[1:] for layer in graph.layers if layer.rule is Rule.INPUT),
-        replicas=tuple(replica for layer in graph.layers for replica in replicas(layer, found[layer.name])),
+        parameter_bytes=graph.parameter_bytes,
     )
+
+
+def _work(labels: Labels, weights: Ints) -> tuple[Ints, Ints]:
+    """Return the weight of every layer's cells, and of its kernels."""
+    is_kernel, size = labels.channel_start >= 0, len(labels.layers)
+    cells = np.bincount(labels.layer_of, np.where(is_kernel, 0, weights), size)
+    return cells, np.bincount(labels.layer_of, np.where(is_kernel, weights, 0), size)

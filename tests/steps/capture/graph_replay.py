@@ -37,17 +37,15 @@ def run_layer(layer, values, state):
     for call in layer.calls:
         args = [_filled(arg, known, state, layer) for arg in call.args]
         kwargs = {name: _filled(arg, known, state, layer) for name, arg in call.kwargs}
-        result = known[call.value] = OPERATIONS.get(call.op, lambda *_, **__: _aten(call.op, args, kwargs))(
-            *args, **kwargs
-        )
+        result = known[call.value] = _operation(call.op)(*args, **kwargs)
     if layer.result_values:
         results = [known[name] for name in layer.result_values]
         return results if layer.results else results[0]
     return result
 
 
-def _aten(op, args, kwargs):
-    return reduce(getattr, op.split("."), torch.ops)(*args, **kwargs)
+def _operation(op):
+    return OPERATIONS.get(op) or reduce(getattr, op.split("."), torch.ops)
 
 
 def _constant(values, shape, dtype):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from capture_models import MODELS, Net, captured, conv, linear
 from torch import nn
 

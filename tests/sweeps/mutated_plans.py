@@ -1,0 +1,208 @@
+"""Take mutated plan files through load, generate and a step of both schedules: by hand (`make sweep-plans`).
+
+Plans of small models, every grain, k = 2 and 3. A mutant is refused by a HyperplaceError, or its program's loss and
+state dict after one step equal plain torch's in float64, async with one in flight and sync. Everything else is a
+fault: WRONG, HANG, another exception, more than 2 s of computing, more than 500 MiB. A mutant that loads as the plan it
+was made of, or gives a program that was run already, is not run again. Faults are printed with the mutant's number,
+and end in exit code 1. The test suite runs a share of this.
+
+    python tests/sweeps/mutated_plans.py 20000 [seed] [number of one mutant]
+"""
+
+import random
+import resource
+import signal
+import sys
+import time
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "steps" / "generate"))
+
+from plan_mutants import mutant
+from program_cases import largest_difference, plain_step, planned, sgd
+
+from hyperplace.compiling import planned_graph
+from hyperplace.errors import HyperplaceError
+from hyperplace.files.plan import parse_plan, plan_text
+from hyperplace.runtime import RunSettings, Trainer, Training, load_program
+from hyperplace.steps.capture import capture
+from hyperplace.steps.generate import generate
+
+ROWS = 4
+LIMIT_S, LIMIT_MIB, HANG_S = 2.0, 500, 30
+GOOD = ("refused at load", "refused with the model", "the same plan", "equal")
+
+
+class Hang(BaseException):
+    """A call that does not come back; no `except Exception` holds it up."""
+
+
+class Chain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 6, 1), nn.Linear(6, 5)
+
+    def forward(self, x):
+        return self.c(F.adaptive_avg_pool2d(F.relu(self.b(F.max_pool2d(F.relu(self.a(x)), 2))), 1).flatten(1))
+
+
+class Normed(nn.Module):
+    """Batch norms, a residual, and a frozen layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.m = nn.Conv2d(3, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+        self.b, self.n = nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+        self.c = nn.Linear(4 * 16, 5)
+        self.a.requires_grad_(requires_grad=False)
+
+    def forward(self, x):
+        y = F.relu(self.m(self.a(x)))
+        return self.c((self.n(self.b(y)) + y).flatten(1))
+
+
+class Branches(nn.Module):
+    """Groups, a depthwise convolution, a concatenation, and an operation placed whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 4, 1), nn.Conv2d(4, 6, 3, padding=1, groups=2)
+        self.c, self.d = nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.Linear(10, 5)
+
+    def forward(self, x):
+        y = F.relu(self.a(x))
+        z = torch.cat([self.b(y), self.c(y)], 1).mean((2, 3))
+        return self.d(z.cumsum(1))
+
+
+MODELS = {"chain": Chain, "normed": Normed, "branches": Branches}
+WAYS = [("coarse", "scattered"), ("coarse", "horizontal"), ("fine", "scattered"), ("fine", "horizontal")]
+WAYS += [("hybrid", "scattered"), ("hybrid", "horizontal"), ("hybrid", "dataparallel")]
+CASES = [(name, grain, k, how) for name in MODELS for k in (2, 3) for grain, how in WAYS]
+
+
+@cache
+def subject(name):
+    """Return a model with a mini-batch, and what a plain step makes of it."""
+    torch.manual_seed(0)
+    net = MODELS[name]().double().train()
+    x, y = torch.randn(ROWS, 3, 4, 4, dtype=torch.float64), torch.randint(0, 5, (ROWS,))
+    loss, after = plain_step(net, (x,), y, F.cross_entropy)
+    return net, x, y, loss, after.state_dict()
+
+
+@cache
+def graph_of(name, batch_norm):
+    net, x, *_ = subject(name)
+    graph = capture(net, x)
+    return graph.without_statistics() if batch_norm == "per-shard" else graph
+
+
+@cache
+def case(number):
+    """Return a model's name, a plan of it, and the plan's text."""
+    name, grain, k, how = CASES[number]
+    blocks = 1 if how == "dataparallel" else 2
+    plan = planned(graph_of(name, "exact"), grain, k, how, blocks=blocks, row_blocks=k)
+    return name, plan, plan_text(plan)
+
+
+def outcome(number, seed):
+    """Return what becomes of a mutant, and the seconds of computing it took."""
+    chance = random.Random(f"{seed}/{number}")
+    name, plan, text = case(chance.randrange(len(CASES)))
+    changed = mutant(text, chance)
+    before, start = _peak_mib(), time.process_time()
+    signal.setitimer(signal.ITIMER_REAL, HANG_S)
+    try:
+        found = _outcome(name, plan, changed)
+    except Hang:
+        found = "HANG"
+    except Exception as fault:
+        found = f"OTHER {type(fault).__name__}: {str(fault)[:200]}"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    seconds = time.process_time() - start
+    if found in GOOD and _peak_mib() - before > LIMIT_MIB:
+        found = f"FAT by {_peak_mib() - before:.0f} MiB, {found}"
+    if found in GOOD and seconds > LIMIT_S:
+        found = f"SLOW {seconds:.1f} s, {found}"
+    return found, seconds
+
+
+def _outcome(name, original, text):
+    try:
+        plan = parse_plan(text, "mutant")
+    except HyperplaceError:
+        return "refused at load"
+    if plan == original:
+        return "the same plan"
+    try:
+        program = generate(_graph(name, plan), plan)
+    except HyperplaceError:
+        return "refused with the model"
+    return _trained(name, program)
+
+
+def _graph(name, plan):
+    """Return the graph that compile captures; only inputs that are not the model's own are captured again."""
+    net, x, *_ = subject(name)
+    if plan.inputs == (tuple(x.shape[1:]),) and plan.settings.batch < 2**20:
+        return graph_of(name, plan.settings.batch_norm)
+    return planned_graph(net, plan)
+
+
+@cache
+def _trained(name, text):
+    net, x, y, loss, after = subject(name)
+    for settings in (RunSettings("async", 1), RunSettings("sync", 1, 1)):
+        state = net.state_dict()
+        with Trainer(load_program(text), state, training=Training(sgd), loss=F.cross_entropy, settings=settings) as one:
+            difference = abs(one.step(x, y).item() - loss)
+            difference = max(difference, largest_difference(one.state_dict(), after))
+        if not difference < 1e-9:
+            return f"WRONG by {difference:.1e}, {settings.schedule}"
+    return "equal"
+
+
+def _peak_mib():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _hang(signum, frame):
+    raise Hang
+
+
+def sweep(numbers, seed, on_fault):
+    """Return how many mutants came to what, and the slowest one's seconds."""
+    counts, slowest = Counter(), 0.0
+    before = signal.signal(signal.SIGALRM, _hang)
+    try:
+        for number in numbers:
+            found, seconds = outcome(number, seed)
+            counts[found if found in GOOD else found.split()[0]] += 1
+            slowest = max(slowest, seconds)
+            if found not in GOOD:
+                on_fault(number, found)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    return counts, slowest
+
+
+def main(count, seed=0, number=None):
+    numbers = range(count) if number is None else [number]
+    counts, slowest = sweep(numbers, seed, lambda n, found: print(f"mutant {n}: {found}", flush=True))
+    figures = ", ".join(f"{what} {many}" for what, many in counts.most_common())
+    print(f"{sum(counts.values())} mutants: {figures}; slowest {slowest:.2f} s, peak {_peak_mib():.0f} MiB")
+    return int(not counts.keys() <= set(GOOD))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    sys.exit(main(*map(int, sys.argv[1:])))
