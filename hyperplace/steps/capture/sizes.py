@@ -74,7 +74,9 @@ def leads_with_rows(tensor: torch.Tensor) -> bool:
     if not tensor.ndim or any(isinstance(side, torch.SymInt) for side in tensor.shape[1:]):
         return False
     first = tensor.shape[0]
-    return isinstance(first, torch.SymInt) and not sympy.simplify(first.node.expr / _symbol(first)).free_symbols
+    if not isinstance(first, torch.SymInt) or not first.node.expr.free_symbols:  # which a guard may have made a number
+        return False
+    return not sympy.simplify(first.node.expr / _symbol(first)).free_symbols
 
 
 def _is_symbol(side: Any) -> bool:
