@@ -128,9 +128,11 @@ def test_trying_leaves_everything_as_it_was():
     hooked = []
     optimizer.register_step_post_hook(lambda *args: hooked.append(args))
     rates = LambdaLR(optimizer, lambda update: 0.1 * update)
+    threads = torch.get_num_threads()
     drawn, settings = torch.get_rng_state(), copy.deepcopy([g | {"params": 0} for g in optimizer.param_groups])
     assert try_out(optimizer) == try_out(optimizer)
     assert torch.equal(torch.get_rng_state(), drawn)
+    assert torch.get_num_threads() == threads
     assert [g | {"params": 0} for g in optimizer.param_groups] == settings
     assert not optimizer.state
     assert not hooked
