@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,7 @@ def compile(
     ...     model.load_state_dict(trainer.state_dict())
     """
     from hyperplace.runtime import RunSettings, Trainer, Training
-    from hyperplace.runtime.state import StateNames, named_tensors
+    from hyperplace.runtime.state import StateNames, evaluated, named_tensors
 
     _check_values(model)
     graph = planned_graph(model, plan, sample, tries_uses=True)
@@ -108,7 +109,8 @@ def compile(
         _check_micro_batches(graph)
     runnable = program(graph, plan)
     names, state = StateNames.of(model, runnable), {**model.state_dict(), **named_tensors(model)}
-    return Trainer(runnable, state, training=training, loss=loss, settings=settings, names=names)
+    evaluate = None if graph.evaluates else partial(evaluated, model, is_keyword=bool(graph.takes[1]))
+    return Trainer(runnable, state, training=training, loss=loss, settings=settings, names=names, evaluate=evaluate)
 
 
 def _check_micro_batches(graph: Graph) -> None:

@@ -1,7 +1,8 @@
 """A model's tensors by its own names: from the model, from the pieces that parts hold, and as its state dict shows."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +56,19 @@ def named_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Return all parameters and buffers of a model, one that has several names under each."""
     named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
     return dict(named)
+
+
+def evaluated(model: nn.Module, tensors: Mapping[str, Tensor], given: Sequence[Any], *, is_keyword: bool) -> Any:
+    """Return what a model makes of inputs in evaluation mode with these parameters and buffers instead of its own."""
+    modes = {module: module.training for module in model.modules()}
+    args, kwargs = ((), dict(given[0])) if is_keyword else (tuple(given), {})
+    model.eval()
+    try:
+        with torch.no_grad():
+            return torch.func.functional_call(model, {n: t.clone() for n, t in tensors.items()}, args, kwargs)
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
 
 
 def _refuse_shared_memory(model: nn.Module) -> None:

@@ -85,6 +85,7 @@ class Trainer:
         loss: Callable[..., Tensor],
         settings: RunSettings | None = None,
         names: StateNames | None = None,
+        evaluate: Callable[..., Any] | None = None,
     ) -> None:
         check_loss(loss)
         self.program, self.settings = program, settings or RunSettings()
@@ -92,7 +93,7 @@ class Trainer:
         devices = self.settings.devices or ("cpu",) * num_parts
         if len(devices) != num_parts:
             raise UsageError(f"{len(devices)} devices for {num_parts} parts; give one for each")
-        self._names = names or StateNames()
+        self._names, self._evaluate = names or StateNames(), evaluate
         self._base = self._names.known(state, program)
         parts = [kind(device, program.batch) for kind, device in zip(program.parts, devices, strict=True)]
         loans = find_loans(parts)
@@ -229,10 +230,7 @@ class Trainer:
     def predict(self, *given: Any, training: bool = False) -> Any:
         """Return the model's outputs without learning; in evaluation mode unless `training`, with new masks."""
         if not (training or self.program.predicts):
-            raise UsageError(
-                f"{self.program.name} does something else in evaluation mode than in training, so it cannot predict; "
-                "load the state dict into the model and use that, or give training=True"
-            )
+            return self._evaluated(given)
         inputs = flattened(self.program, given)
         self._check(inputs)
         self.flush()
@@ -240,6 +238,16 @@ class Trainer:
         batch = Batch(PREDICTION, tuple(inputs), autocasts=autocasts(), lot=-self._num_predictions)
         self._finish(Predict(batch, training), PREDICTION)
         return filled(self.program, self._board.take_outputs(PREDICTION))
+
+    def _evaluated(self, given: Sequence[Any]) -> Any:
+        """Return what the unsplit model makes of the inputs, where evaluation mode is not what the parts run."""
+        if self._evaluate is None:
+            raise UsageError(
+                f"{self.program.name} does something else in evaluation mode than in training, so it cannot predict; "
+                "load the state dict into the model and use that, or give training=True"
+            )
+        self._settle()
+        return self._evaluate(assembled(self._base, self._held()), given)
 
     def _check(self, inputs: Sequence[Any]) -> None:
         """Refuse inputs of other shapes than the program's before any part has seen them."""

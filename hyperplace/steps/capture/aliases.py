@@ -7,6 +7,7 @@ come before what, through values and through memory.
 import operator
 from dataclasses import dataclass, field
 
+import torch
 from torch.fx import Graph, Node
 
 Needs = dict[Node, set[Node]]  # what must be done before a node
@@ -51,6 +52,17 @@ def viewed(node: Node) -> Node | None:
     schema = getattr(node.target, "_schema", None)
     shares = schema is not None and any(one.alias_info for one in schema.returns)
     return first if shares else None
+
+
+def is_random(node: Node) -> bool:
+    """Say whether a call draws random numbers, other than a dropout, which the runtime does itself."""
+    tags = getattr(node.target, "tags", ())
+    if torch.Tag.nondeterministic_seeded not in tags or "dropout" in op_name(node):
+        return False
+    schema = node.target._schema  # type: ignore[union-attr]
+    named = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | node.kwargs
+    chances = [named[name] for name in ("dropout_p", "dropout") if name in named]
+    return not ("dropout_p" in {a.name for a in schema.arguments} or chances) or any(chances)
 
 
 def base_of(node: Node) -> Node:

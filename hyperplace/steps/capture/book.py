@@ -25,6 +25,7 @@ class Book:
         self.prologue: dict[Node, tuple[Call, ...]] = {}  # the calls that compute a State
         self.drafts: dict[str, Draft] = {}
         self.parameters: dict[str, Parameter] = {}
+        self.learning: set[str] = set()  # parameters that the optimizer gets
         self.counters: dict[Node, Call] = {}  # calls that only change a buffer of their own, not yet in a layer
         self._fixed_rows = rows if has_fixed_rows else None
         self._saved = saved  # bytes kept for the backward pass, by call

@@ -51,7 +51,7 @@ def capture(model: nn.Module, sample: Any, *, tries_uses: bool = False) -> Graph
         if graph.fewest_rows == 1 and not graph.has_fixed_rows and not takes_one_row(model, (args, kwargs), exported):
             graph = replace(graph, fewest_rows=2)
         model.eval()
-        return replace(graph, evaluates=evaluates_alike(model, (args, kwargs), exported))
+        return replace(graph, evaluates=evaluates_alike(model, (args, kwargs), rows, exported))
 
 
 def _arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

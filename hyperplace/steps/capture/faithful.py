@@ -6,7 +6,7 @@ drawn by Python and attributes that forward changes are lost without a word; her
 
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
@@ -31,7 +31,7 @@ def watched(model: nn.Module) -> Iterator[None]:
     before, drawn = _attributes(model), _random_state()
     try:
         with ExitStack() as patches:
-            for patch in _patches(seen):
+            for patch in _patches(model, seen):
                 patches.enter_context(patch)
             yield
         changed = [name for name, value in _attributes(model).items() if before.get(name, value) != value]
@@ -45,9 +45,9 @@ def watched(model: nn.Module) -> Iterator[None]:
         raise ModelError(f"the model's forward {next(iter(seen))}")
 
 
-def _patches(seen: dict[str, None]) -> list[Any]:
+def _patches(model: nn.Module, seen: dict[str, None]) -> list[Any]:
     """Return what makes torch tell of custom gradients, hooks, and norms that are computed twice."""
-    depth = [0]
+    depth, modules = [0], set(model.modules())
 
     def is_defined(setup: Any) -> Any:
         kind = sys._getframe(1).f_locals.get("cls")  # the function's class; its name is bound by users beforehand
@@ -59,12 +59,26 @@ def _patches(seen: dict[str, None]) -> list[Any]:
         seen["puts a hook on a gradient (register_hook), which would be lost"] = None
         return register(tensor, hook)
 
-    def checkpointed(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def recomputed(*args: Any, **kwargs: Any) -> Iterator[None]:
         depth[0] += 1
         try:
-            return recompute(run, *args, **kwargs)
+            yield from recompute(*args, **kwargs)
         finally:
             depth[0] -= 1
+
+    def recomputed_at_once(*args: Any) -> Any:
+        depth[0] += 1
+        try:
+            return recompute_at_once(*args)
+        finally:
+            depth[0] -= 1
+
+    def assigned(module: nn.Module, name: str, value: Any) -> None:
+        before = vars(module).get(name, value)
+        is_own = module in modules and not (name.startswith("_") or name == "training")
+        if is_own and isinstance(value, _SIMPLE) and before != value:
+            seen[f"changes its attribute {name}, which would keep its value; make it a buffer"] = None
+        assign(module, name, value)
 
     def normed(x: Any, mean: Any, *args: Any, **kwargs: Any) -> Any:
         is_training = kwargs.get("training", args[3] if len(args) > 3 else False)
@@ -76,11 +90,16 @@ def _patches(seen: dict[str, None]) -> list[Any]:
 
     is_setup_defined: Any = autograd_function._is_setup_context_defined
     register: Any = torch.Tensor.register_hook
-    recompute, batch_norm = checkpoint.checkpoint, nn.functional.batch_norm
+    recompute: Any = checkpoint._checkpoint_without_reentrant_generator
+    recompute_at_once: Any = checkpoint.CheckpointFunction.forward
+    assign = nn.Module.__setattr__
+    batch_norm = nn.functional.batch_norm
     return [
         mock.patch.object(autograd_function, "_is_setup_context_defined", is_defined),
         mock.patch.object(torch.Tensor, "register_hook", hooked),
-        mock.patch.object(checkpoint, "checkpoint", checkpointed),
+        mock.patch.object(checkpoint, "_checkpoint_without_reentrant_generator", recomputed),
+        mock.patch.object(checkpoint.CheckpointFunction, "forward", staticmethod(recomputed_at_once)),
+        mock.patch.object(nn.Module, "__setattr__", assigned),
         mock.patch.object(nn.functional, "batch_norm", normed),
     ]
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from torch.fx import Node
 
 from hyperplace.errors import ModelError
-from hyperplace.steps.capture.aliases import base_of, op_name, tracked, written
+from hyperplace.steps.capture.aliases import base_of, is_random, op_name, tracked, written
 from hyperplace.steps.capture.book import Book, flat_views, operand
 from hyperplace.steps.capture.drafts import Draft
 from hyperplace.steps.capture.nodes import counted_macs, tensors_of
@@ -28,7 +28,8 @@ def add_region(book: Book, region: Region) -> None:
     bases = _outer_bases(region)
     buffers = [base for base in bases if _is_state(book, base)]
     _refuse_parameters(book, buffers, region)
-    if not buffers and not any(book.is_data(n) for node in region for n in node.all_input_nodes):
+    draws = any(map(is_random, region))
+    if not (buffers or draws or any(book.is_data(n) for node in region for n in node.all_input_nodes)):
         _enter_constant(book, region, bases)
     else:
         _enter_layer(book, region, bases, buffers)
@@ -49,7 +50,7 @@ def _is_state(book: Book, node: Node) -> bool:
 def _refuse_parameters(book: Book, states: list[Node], region: Region) -> None:
     for node in states:
         name = book.values[node].name
-        if book.parameters[name].trained:
+        if name in book.learning:
             raise ModelError(
                 f"the model writes into its parameter {name} in forward ({region[-1].name}), which would be another "
                 "update beside the optimizer's; do it after the step, or make it a buffer"
@@ -101,7 +102,9 @@ def _reason(book: Book, region: Region, buffers: list[Node]) -> str:
         return f"it writes the buffer {book.values[buffers[0]].name}"
     if within := next((node.meta.get("within") for node in region if node.meta.get("within")), ()):
         return f"it runs in {within[0].partition('(')[0]}"
-    write = next(node for node in region if written(node))
+    write = next((node for node in region if written(node)), None)
+    if write is None:
+        return "it draws random numbers"
     return f"{op_name(write)} writes into memory that others read"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch.fx import Graph, Node
 
-from hyperplace.steps.capture.aliases import Family, Needs, families, needs_of, tracked, written
+from hyperplace.steps.capture.aliases import Family, Needs, families, is_random, needs_of, tracked, written
 from hyperplace.steps.capture.export import WITHIN
 from hyperplace.steps.capture.nodes import module_of
 
@@ -27,6 +27,7 @@ def units(graph: Graph, buffers: set[Node]) -> list[Node | Region]:
     written_to = families(graph)
     needs = needs_of(graph, written_to)
     seeds = [seed for family in written_to if (seed := _seed(family, buffers))] + _blocks(graph)
+    seeds += [{node} for node in graph.nodes if is_random(node)]  # drawn once, whoever reads it
     contracted, order = _contracted(graph, needs, seeds), {node: number for number, node in enumerate(graph.nodes)}
     # A region comes at the place of its last call: what reads memory before it is written comes before.
     sorted_units = nx.lexicographical_topological_sort(contracted, key=lambda unit: max(order[n] for n in unit))

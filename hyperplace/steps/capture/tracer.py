@@ -13,7 +13,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
 from hyperplace.errors import ModelError
-from hyperplace.steps.capture.aliases import is_in_place, op_name, tracked
+from hyperplace.steps.capture.aliases import is_in_place, op_name, tracked, viewed
 from hyperplace.steps.capture.book import Book, flat_views, operand
 from hyperplace.steps.capture.drafts import Draft
 from hyperplace.steps.capture.export import NO_GRAD, Exported
@@ -83,8 +83,9 @@ class Tracer:
             self._constant(node, spec.target)
         elif spec.kind in _STATE:
             (tensor,), shape, name = tensors_of(node), shape_made(node), spec.target
-            learns = tensor.requires_grad and any(not user.meta.get(NO_GRAD) for user in node.users)
-            trained = spec.kind is InputKind.PARAMETER and learns
+            trained = spec.kind is InputKind.PARAMETER and tensor.requires_grad
+            self._book.learning |= {name} if trained else set()
+            trained = trained and _has_gradient(node)
             self._book.keep(node, State(shape, name, (name,) if trained else ()))
             self._book.parameters[name] = Parameter(name, shape, state_bytes(node), trained)
         elif spec.kind is not InputKind.USER_INPUT:
@@ -268,3 +269,8 @@ class Tracer:
             return self._book.output_of(draft, node)
         results = [self._book.view_of(draft, tensor, None) for tensor in tensors_of(node)]
         return tuple(replace(v, sources=(replace(v.sources[0], result=i),)) for i, v in enumerate(results))
+
+
+def _has_gradient(node: Node) -> bool:
+    """Say whether some call reads a parameter, or another name of it, where gradients are on."""
+    return any(not user.meta.get(NO_GRAD) or (viewed(user) is node and _has_gradient(user)) for user in node.users)

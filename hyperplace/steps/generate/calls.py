@@ -69,6 +69,40 @@ def refs(call: Call) -> list[Ref]:
     return found
 
 
+def drawing(op: str, call: Call) -> tuple[str, dict[str, str]]:
+    """Return the operation, and what to add to its arguments so that it draws the part's own random numbers, if any."""
+    if not _draws(op) or not _chance(op, call):
+        return op, {}
+    library, name, overload = _parsed(op)
+    forms = {"default": "generator", "low": "low_generator", "Tensor": "Tensor_generator"}
+    for form in (overload, forms.get(overload, "low_generator_dtype")):
+        if _exists(drawn := f"{library}.{name}.{form}") and "generator" in _argument_names(drawn):
+            return drawn, {"generator": "self.generator"}
+    raise ModelError(f"{call.value} draws random numbers ({op}) that could not be repeated; set its dropout to 0")
+
+
+def _chance(op: str, call: Call) -> bool:
+    """Say whether a call of an operation that may draw random numbers does."""
+    chances = [name for name in ("dropout_p", "dropout") if name in _argument_names(op)]
+    return not chances or any(arguments(call).get(name, 0.0) for name in chances)
+
+
+def _exists(op: str) -> bool:
+    import torch
+
+    library, name, overload = _parsed(op)
+    return overload in getattr(getattr(torch.ops, library), name).overloads()
+
+
+@cache
+def _draws(op: str) -> bool:
+    import torch
+
+    library, name, overload = _parsed(op)
+    function = getattr(getattr(getattr(torch.ops, library), name), overload)
+    return torch.Tag.nondeterministic_seeded in function.tags
+
+
 def out_of_place(call: Call) -> str:
     """Return the operation that does the same to a new tensor."""
     library, name, overload = _parsed(call.op)

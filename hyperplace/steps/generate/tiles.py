@@ -12,6 +12,7 @@ from hyperplace.steps.generate.calls import (
     arguments,
     call_text,
     constant_text,
+    drawing,
     is_in_place,
     op_name,
     out_of_place,
@@ -114,7 +115,8 @@ class TileText:
             return grouped_norm(
                 self._layer, call, self._filters, x, self._pieces, assign=lambda text: lines.shared(variable, text)
             )
-        return call_text(self._op(call), call, self._text(call), self._changes(call, name))
+        op, drawn = drawing(self._op(call), call)
+        return call_text(op, call, self._text(call), self._changes(call, name) | drawn)
 
     def _op(self, call: Call) -> str:
         """Return the operation, out of place where the tensor it would write into is somebody else's too."""
@@ -127,8 +129,8 @@ class TileText:
         """Return the arguments that differ from the captured: the mode, the rows, and a depthwise layer's groups."""
         named = arguments(call)
         changed = {}
-        flag = TRAINING.get(name)
-        if flag and named.get(flag) is True and named.get("running_mean") is not None:
+        flag = TRAINING.get(name, "training" if "training" in named else "train")
+        if named.get(flag) is True and (name not in TRAINING or named.get("running_mean") is not None):
             changed[flag] = "self.training"
         if self._is_split and name.startswith("conv") and self._layer.rule is Rule.CHANNELWISE:
             changed["groups"] = str(count(self._filters))

@@ -1,9 +1,9 @@
 """Every plan of every zoo model: each filter owned once, each product computed once, each byte accounted for."""
 
-from collections import sys
+import sys
+from collections import Counter
 from functools import cache
 
-import Counter
 import numpy as np
 import pytest
 from brute_place import (
