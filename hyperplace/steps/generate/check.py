@@ -10,6 +10,8 @@ from hyperplace.values.faults import first_of
 from hyperplace.values.graph import Graph, Rule
 from hyperplace.values.plan import Plan, PlannedLayer
 
+PRECISE = ("map_bytes", "partial_bytes", "statistics_bytes")  # a plan made within autocast counts fewer
+ESTIMATES = ("saved_bytes",)  # of memory; what is kept depends on the precision in more ways than a factor
 REMEDY = "give the model the plan was made for, or make the plan again"
 
 
@@ -28,10 +30,15 @@ def with_facts_of(graph: Graph, plan: Plan) -> Plan:
     pairs = zip(graph.layers, plan.layers, strict=True)
     return replace(
         plan,
-        layers=tuple(replace(planned, facts=facts_of(graph, layer)) for layer, planned in pairs),
+        layers=tuple(_with_facts(planned, facts_of(graph, layer)) for layer, planned in pairs),
         inputs=_inputs(graph),
         parameter_bytes=graph.parameter_bytes,
     )
+
+
+def _with_facts(planned: PlannedLayer, facts: Facts) -> PlannedLayer:
+    wrong = {name: getattr(facts, name) for name in _wrong_facts(planned.facts, facts)}
+    return replace(planned, facts=replace(planned.facts, **wrong))
 
 
 def model_faults(graph: Graph, plan: Plan) -> list[str]:
@@ -62,10 +69,26 @@ def _inputs(graph: Graph) -> tuple[tuple[int, ...], ...]:
 
 
 def _fact_faults(planned: PlannedLayer, facts: Facts) -> Iterator[str]:
-    for field in fields(Facts):
-        found, right = getattr(planned.facts, field.name), getattr(facts, field.name)
-        if found != right:
-            yield f"the plan's layer {planned.name!r} has {field.name} {found}, the model {right}"
+    for name in _wrong_facts(planned.facts, facts):
+        found, right = getattr(planned.facts, name), getattr(facts, name)
+        yield f"the plan's layer {planned.name!r} has {name} {found}, the model {right}"
+
+
+def _wrong_facts(found: Facts, right: Facts) -> list[str]:
+    """Return the names of the facts that are not the model's, in whatever precision either was captured."""
+    return [
+        field.name
+        for field in fields(Facts)
+        if field.name not in ESTIMATES
+        and getattr(found, field.name) != getattr(right, field.name)
+        and not (
+            field.name in PRECISE and _is_of_other_precision(getattr(found, field.name), getattr(right, field.name))
+        )
+    ]
+
+
+def _is_of_other_precision(one: int, other: int) -> bool:
+    return any(low and low * factor == high for factor in (2, 4, 8) for low, high in ((one, other), (other, one)))
 
 
 def _shapes(shapes: tuple[tuple[int, ...], ...]) -> str:
