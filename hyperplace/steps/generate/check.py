@@ -7,7 +7,7 @@ from hyperplace.errors import UsageError
 from hyperplace.values.derived import differences
 from hyperplace.values.facts import Facts, facts_of
 from hyperplace.values.faults import first_of
-from hyperplace.values.graph import Graph, Rule
+from hyperplace.values.graph import Graph, Layer, Rule
 from hyperplace.values.plan import Plan, PlannedLayer
 
 PRECISE = ("map_bytes", "partial_bytes", "statistics_bytes")  # a plan made within autocast counts fewer
@@ -30,21 +30,22 @@ def with_facts_of(graph: Graph, plan: Plan) -> Plan:
     pairs = zip(graph.layers, plan.layers, strict=True)
     return replace(
         plan,
-        layers=tuple(_with_facts(planned, facts_of(graph, layer)) for layer, planned in pairs),
+        layers=tuple(_with_facts(graph, layer, planned) for layer, planned in pairs),
         inputs=_inputs(graph),
         parameter_bytes=graph.parameter_bytes,
     )
 
 
-def _with_facts(planned: PlannedLayer, facts: Facts) -> PlannedLayer:
-    wrong = {name: getattr(facts, name) for name in _wrong_facts(planned.facts, facts)}
+def _with_facts(graph: Graph, layer: Layer, planned: PlannedLayer) -> PlannedLayer:
+    facts = facts_of(graph, layer)
+    wrong = {name: getattr(facts, name) for name in _wrong_facts(planned.facts, facts, has_rows=layer.has_rows)}
     return replace(planned, facts=replace(planned.facts, **wrong))
 
 
 def model_faults(graph: Graph, plan: Plan) -> list[str]:
     """Say what the plan takes for granted and the model does not say."""
     pairs = zip(graph.layers, plan.layers, strict=True)
-    faults = [fault for layer, planned in pairs for fault in _fact_faults(planned, facts_of(graph, layer))]
+    faults = [fault for layer, planned in pairs for fault in _fact_faults(graph, layer, planned)]
     if (inputs := _inputs(graph)) != plan.inputs:
         faults.append(f"the plan is for inputs of {_shapes(plan.inputs)}, the model has {_shapes(inputs)}")
     if graph.parameter_bytes != plan.parameter_bytes:
@@ -68,22 +69,28 @@ def _inputs(graph: Graph) -> tuple[tuple[int, ...], ...]:
     return tuple(layer.shape[1:] for layer in graph.layers if layer.rule is Rule.INPUT)
 
 
-def _fact_faults(planned: PlannedLayer, facts: Facts) -> Iterator[str]:
-    for name in _wrong_facts(planned.facts, facts):
+def _fact_faults(graph: Graph, layer: Layer, planned: PlannedLayer) -> Iterator[str]:
+    facts = facts_of(graph, layer)
+    for name in _wrong_facts(planned.facts, facts, has_rows=layer.has_rows):
         found, right = getattr(planned.facts, name), getattr(facts, name)
         yield f"the plan's layer {planned.name!r} has {name} {found}, the model {right}"
 
 
-def _wrong_facts(found: Facts, right: Facts) -> list[str]:
-    """Return the names of the facts that are not the model's, in whatever precision either was captured."""
-    return [
-        field.name
+def _wrong_facts(found: Facts, right: Facts, *, has_rows: bool) -> list[str]:
+    """Return the names of the facts that are not the model's, in whatever precision and for however many rows.
+
+    What has no rows is counted as so many bytes per row of the sample, which may be another one now.
+    """
+    ignored = ESTIMATES if has_rows else (*ESTIMATES, "map_bytes", "partial_bytes")
+    pairs = {
+        field.name: (getattr(found, field.name), getattr(right, field.name))
         for field in fields(Facts)
-        if field.name not in ESTIMATES
-        and getattr(found, field.name) != getattr(right, field.name)
-        and not (
-            field.name in PRECISE and _is_of_other_precision(getattr(found, field.name), getattr(right, field.name))
-        )
+        if field.name not in ignored
+    }
+    return [
+        name
+        for name, (one, other) in pairs.items()
+        if one != other and not (name in PRECISE and _is_of_other_precision(one, other))
     ]
 
 
