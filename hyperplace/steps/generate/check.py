@@ -10,7 +10,7 @@ from hyperplace.values.faults import first_of
 from hyperplace.values.graph import Graph, Layer, Rule
 from hyperplace.values.plan import Plan, PlannedLayer
 
-PRECISE = ("map_bytes", "partial_bytes", "statistics_bytes")  # a plan made within autocast counts fewer
+PRECISE = ("map_bytes", "fixed_bytes", "partial_bytes", "statistics_bytes")  # a plan made within autocast counts fewer
 ESTIMATES = ("saved_bytes",)  # of memory; what is kept depends on the precision in more ways than a factor
 REMEDY = "give the model the plan was made for, or make the plan again"
 
@@ -38,7 +38,7 @@ def with_facts_of(graph: Graph, plan: Plan) -> Plan:
 
 def _with_facts(graph: Graph, layer: Layer, planned: PlannedLayer) -> PlannedLayer:
     facts = facts_of(graph, layer)
-    wrong = {name: getattr(facts, name) for name in _wrong_facts(planned.facts, facts, has_rows=layer.has_rows)}
+    wrong = {name: getattr(facts, name) for name in _wrong_facts(planned.facts, facts)}
     return replace(planned, facts=replace(planned.facts, **wrong))
 
 
@@ -71,21 +71,17 @@ def _inputs(graph: Graph) -> tuple[tuple[int, ...], ...]:
 
 def _fact_faults(graph: Graph, layer: Layer, planned: PlannedLayer) -> Iterator[str]:
     facts = facts_of(graph, layer)
-    for name in _wrong_facts(planned.facts, facts, has_rows=layer.has_rows):
+    for name in _wrong_facts(planned.facts, facts):
         found, right = getattr(planned.facts, name), getattr(facts, name)
         yield f"the plan's layer {planned.name!r} has {name} {found}, the model {right}"
 
 
-def _wrong_facts(found: Facts, right: Facts, *, has_rows: bool) -> list[str]:
-    """Return the names of the facts that are not the model's, in whatever precision and for however many rows.
-
-    What has no rows is counted as so many bytes per row of the sample, which may be another one now.
-    """
-    ignored = ESTIMATES if has_rows else (*ESTIMATES, "map_bytes", "partial_bytes")
+def _wrong_facts(found: Facts, right: Facts) -> list[str]:
+    """Return the names of the facts that are not the model's, in whatever precision either was captured."""
     pairs = {
         field.name: (getattr(found, field.name), getattr(right, field.name))
         for field in fields(Facts)
-        if field.name not in ignored
+        if field.name not in ESTIMATES
     }
     return [
         name
