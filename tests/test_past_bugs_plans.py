@@ -161,5 +161,5 @@ def test_a_value_nested_too_deep_to_be_shown():
 def test_a_plan_for_another_precision():
     """A plan made in float32 and trained in float64 moved twice the bytes it named."""
     plan = parse_plan(made("coarse", "layerwise"), "plan.json")
-    with pytest.raises(hyperplace.errors.UsageError, match=r"has map_bytes \d+, the model \d+"):
+    with pytest.raises(hyperplace.errors.UsageError, match=r"has parameter_bytes \d+, the model \d+"):
         hyperplace.generate(Net().double(), plan)

@@ -64,7 +64,7 @@ class Facts:
     groups: int = 1
     map_bytes: int = 0  # as it leaves the layer
     fixed_bytes: int = 0  # what of its output does not grow with the rows, in whatever message
-    partial_bytes: int = 0  # as it leaves the anchor
+    partial_bytes: int = 0  # as it leaves an anchor that sums channels
     saved_bytes: int = 0  # what is kept for the backward pass
     parameter_bytes: int = 0  # trained ones
     kernel_bytes: int = 0  # of these the kernels, which the fine grain cuts by channels too
@@ -92,7 +92,7 @@ def facts_of(graph: Graph, layer: Layer) -> Facts:
         groups=layer.groups,
         map_bytes=layer.map_bytes,
         fixed_bytes=layer.fixed_bytes,
-        partial_bytes=layer.partial_bytes,
+        partial_bytes=layer.partial_bytes if layer.sums_channels else 0,
         saved_bytes=layer.saved_bytes,
         parameter_bytes=layer.parameter_bytes,
         kernel_bytes=_kernel_bytes(layer),

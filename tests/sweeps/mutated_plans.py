@@ -36,7 +36,7 @@ from hyperplace.steps.generate import generate
 
 ROWS = 4
 LIMIT_S, LIMIT_MIB, HANG_S = 2.0, 500, 30
-GOOD = ("refused at load", "refused with the model", "the same plan", "equal")
+GOOD = ("refused at load", "refused with the model", "refused with the inputs", "the same plan", "equal")
 
 
 class Hang(BaseException):
@@ -147,7 +147,10 @@ def _outcome(name, original, text):
         program = generate(_graph(name, plan), plan)
     except HyperplaceError:
         return "refused with the model"
-    return _trained(name, program)
+    try:
+        return _trained(name, program)
+    except HyperplaceError:
+        return "refused with the inputs"
 
 
 def _graph(name, plan):

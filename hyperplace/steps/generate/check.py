@@ -7,9 +7,11 @@ from hyperplace.errors import UsageError
 from hyperplace.values.derived import differences
 from hyperplace.values.facts import Facts, facts_of
 from hyperplace.values.faults import first_of
-from hyperplace.values.graph import Graph, Rule
+from hyperplace.values.graph import Graph, Layer, Rule
 from hyperplace.values.plan import Plan, PlannedLayer
 
+PRECISE = ("map_bytes", "fixed_bytes", "partial_bytes", "statistics_bytes")  # a plan made within autocast counts fewer
+ESTIMATES = ("saved_bytes",)  # of memory; what is kept depends on the precision in more ways than a factor
 REMEDY = "give the model the plan was made for, or make the plan again"
 
 
@@ -28,16 +30,22 @@ def with_facts_of(graph: Graph, plan: Plan) -> Plan:
     pairs = zip(graph.layers, plan.layers, strict=True)
     return replace(
         plan,
-        layers=tuple(replace(planned, facts=facts_of(graph, layer)) for layer, planned in pairs),
+        layers=tuple(_with_facts(graph, layer, planned) for layer, planned in pairs),
         inputs=_inputs(graph),
         parameter_bytes=graph.parameter_bytes,
     )
 
 
+def _with_facts(graph: Graph, layer: Layer, planned: PlannedLayer) -> PlannedLayer:
+    facts = facts_of(graph, layer)
+    wrong = {name: getattr(facts, name) for name in _wrong_facts(planned.facts, facts)}
+    return replace(planned, facts=replace(planned.facts, **wrong))
+
+
 def model_faults(graph: Graph, plan: Plan) -> list[str]:
     """Say what the plan takes for granted and the model does not say."""
     pairs = zip(graph.layers, plan.layers, strict=True)
-    faults = [fault for layer, planned in pairs for fault in _fact_faults(planned, facts_of(graph, layer))]
+    faults = [fault for layer, planned in pairs for fault in _fact_faults(graph, layer, planned)]
     if (inputs := _inputs(graph)) != plan.inputs:
         faults.append(f"the plan is for inputs of {_shapes(plan.inputs)}, the model has {_shapes(inputs)}")
     if graph.parameter_bytes != plan.parameter_bytes:
@@ -61,11 +69,29 @@ def _inputs(graph: Graph) -> tuple[tuple[int, ...], ...]:
     return tuple(layer.shape[1:] for layer in graph.layers if layer.rule is Rule.INPUT)
 
 
-def _fact_faults(planned: PlannedLayer, facts: Facts) -> Iterator[str]:
-    for field in fields(Facts):
-        found, right = getattr(planned.facts, field.name), getattr(facts, field.name)
-        if found != right:
-            yield f"the plan's layer {planned.name!r} has {field.name} {found}, the model {right}"
+def _fact_faults(graph: Graph, layer: Layer, planned: PlannedLayer) -> Iterator[str]:
+    facts = facts_of(graph, layer)
+    for name in _wrong_facts(planned.facts, facts):
+        found, right = getattr(planned.facts, name), getattr(facts, name)
+        yield f"the plan's layer {planned.name!r} has {name} {found}, the model {right}"
+
+
+def _wrong_facts(found: Facts, right: Facts) -> list[str]:
+    """Return the names of the facts that are not the model's, in whatever precision either was captured."""
+    pairs = {
+        field.name: (getattr(found, field.name), getattr(right, field.name))
+        for field in fields(Facts)
+        if field.name not in ESTIMATES
+    }
+    return [
+        name
+        for name, (one, other) in pairs.items()
+        if one != other and not (name in PRECISE and _is_of_other_precision(one, other))
+    ]
+
+
+def _is_of_other_precision(one: int, other: int) -> bool:
+    return any(low and low * factor == high for factor in (2, 4, 8) for low, high in ((one, other), (other, one)))
 
 
 def _shapes(shapes: tuple[tuple[int, ...], ...]) -> str:
