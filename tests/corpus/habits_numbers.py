@@ -136,9 +136,9 @@ def gumbel_softmax(net, x):
 
 
 @habit((5,), a=linear(5, 6), b=linear(6, 3), is_random=True)
-def random_numbers_of_python(net, x):
+def random_factor_for_every_row(net, x):
     y = net.a(x)
-    return net.b(y * torch.rand(1, dtype=y.dtype))
+    return net.b(y * torch.rand(x.shape[0], 1, dtype=y.dtype))
 
 
 @habit((5,), a=linear(5, 6), b=linear(6, 3), is_random=True)

@@ -61,12 +61,15 @@ def export(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], rows
 
 def _has_lasting_constants(model: nn.Module, sample: Sample, program: ExportedProgram) -> bool:
     """Say whether the tensors that the model's code makes of numbers are the same for other rows."""
-    made = _constants(program)
-    if not made:
+    if not _constants(program):
         return True
     more = tree_map(lambda x: torch.cat([x, x[:1]]) if isinstance(x, torch.Tensor) else x, sample)
-    others = _constants(torch.export.export(model, *more))
-    return len(made) == len(others) and all(torch.equal(a, b) for a, b in zip(made, others, strict=True))
+    return _same_constants(program, torch.export.export(model, *more))
+
+
+def _same_constants(one: ExportedProgram, other: ExportedProgram) -> bool:
+    made, also = _constants(one), _constants(other)
+    return len(made) == len(also) and all(torch.equal(a, b) for a, b in zip(made, also, strict=True))
 
 
 def _constants(program: ExportedProgram) -> list[torch.Tensor]:
@@ -86,6 +89,8 @@ def _compared(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], r
             raise Untold(str(fault)) from None
         _flatten(programs[-1])
     program, *others = programs
+    if not all(_same_constants(program, other) for other in others):
+        raise Untold("a tensor made of numbers follows the rows")
     saved = saved_bytes(program, rows, has_fixed_rows=True)  # their rows are not a symbol yet
     tell_rows(program, others, numbers)
     return Exported(program, saved, 1, None)
