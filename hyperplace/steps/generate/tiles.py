@@ -156,7 +156,9 @@ class TileText:
         if not call.has_rows:
             (sizes,) = call.args[1:]
             return ", ".join(constant_text(size, self._text(call)) for size in sizes)
-        channels = call.shape[1] // self._layer.num_filters * count(self._filters) if self._is_split else call.shape[1]
+        channels = call.shape[1]
+        if self._is_split and not self._is_state_value(Ref(call.value)):
+            channels = channels // self._layer.num_filters * count(self._filters)
         first = self._num_rows if 0 in call.shape else "-1"
         return ", ".join([first, *map(str, (channels, *call.shape[2:]))])
 
