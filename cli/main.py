@@ -6,6 +6,7 @@ import traceback
 
 import typer
 
+from hyperplace import __version__
 from hyperplace.errors import HyperplaceError, UsageError
 
 from .bench import bench
@@ -24,6 +25,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("partition")(partition)
 app.command("profile")(profile)
@@ -36,9 +38,16 @@ app.command("compare")(compare)
 app.command("models")(models)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"hyperplace {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     debug: bool = typer.Option(False, "--debug", help="Show the whole traceback of an error."),
+    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_print_version, is_eager=True),
 ) -> None:
     """Decide which filters of a PyTorch CNN live on which device, and prove what that costs."""
 

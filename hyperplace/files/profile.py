@@ -22,6 +22,15 @@ def parse_profile(text: str, name: str) -> Profile:
     return parse_record(text, name, Profile, "profile", VERSION)
 
 
+def graph_mark(graph: Graph) -> str:
+    """Return a mark of the layers with their sizes: profiles of two models differ in it even where names coincide."""
+    layers = [
+        (layer.name, layer.kind, layer.num_filters, layer.map_bytes, layer.macs, layer.parameter_bytes)
+        for layer in graph.layers
+    ]
+    return hashlib.sha256(repr(layers).encode()).hexdigest()[:16]
+
+
 def cache_path(graph: Graph, batch: int, device: str = "cpu", threads: int | None = None) -> Path:
     """Return where this measurement is kept, below $XDG_CACHE_HOME or ~/.cache.
 
