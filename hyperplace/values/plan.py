@@ -21,6 +21,7 @@ from hyperplace.values.facts import Facts
 from hyperplace.values.faults import first_of, plan_faults
 from hyperplace.values.ranges import Range as Range
 from hyperplace.values.ranges import Ranges as Ranges
+from hyperplace.values.sizes import size
 
 GRAINS = ("coarse", "fine", "hybrid")
 AUTO = "auto"  # asked for: whichever grain moves least in training
@@ -312,10 +313,11 @@ class Plan:
 
     def __repr__(self) -> str:
         s, m = self.settings, self.metrics
-        volume = f"{m.judged_bytes / 2**20:.1f} MiB {'in training' if m.judges_training else 'forward'}"
+        volume = f"{size(m.judged_bytes)} {'in training' if m.judges_training else 'forward'}"
+        count = len(self.messages)
         return (
             f"Plan({s.model}, k={s.k}, {s.grain} by {s.partitioner}, max/avg {m.max_over_avg:.3f}, "
-            f"{volume} in {len(self.messages)} messages)"
+            f"{volume}, {count} message{'s' * (count != 1)} forward)"
         )
 
     @property
