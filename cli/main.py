@@ -1,5 +1,6 @@
 """Run a command; faults become one line on stderr: `error: ...`, exit 1, or exit 2 for a wrong option."""
 
+import atexit
 import os
 import sys
 import traceback
@@ -57,6 +58,7 @@ def main() -> None:
     # Typer handles --debug only before the command; a fault may also happen before it is handled at all.
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    atexit.register(_flush_stdout)
     try:
         app()
     except HyperplaceError as fault:
@@ -70,3 +72,18 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as fault:  # whatever the steps read or write has become a FileError: this is stdout
+        _give_up_stdout(fault)
+
+
+def _flush_stdout() -> None:
+    """Write what is left: at Python's own end a full disk would be a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError as fault:
+        _give_up_stdout(fault)
+
+
+def _give_up_stdout(fault: OSError) -> None:
+    print(f"error: cannot write to stdout: {(fault.strerror or str(fault)).lower()}", file=sys.stderr, flush=True)
+    os._exit(1)

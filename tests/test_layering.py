@@ -78,6 +78,7 @@ MAY_IMPORT = {
     ),
     "models": ("hyperplace.errors", "hyperplace.models"),
     "cli": (
+        "hyperplace.__version__",
         "hyperplace.api",
         "hyperplace.bench",
         "hyperplace.errors",

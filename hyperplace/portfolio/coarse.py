@@ -2,11 +2,13 @@
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hyperplace.errors import BalanceError
 from hyperplace.portfolio.board import Board, OnProgress, credited
 from hyperplace.portfolio.candidate import Candidate, judged
 from hyperplace.portfolio.compiled import is_compiled
@@ -14,6 +16,7 @@ from hyperplace.portfolio.lanes import Stop, Task, run_lanes
 from hyperplace.portfolio.limits import nothing_found, refuse_the_impossible
 from hyperplace.portfolio.names import BASELINES
 from hyperplace.portfolio.problem import Problem
+from hyperplace.steps.partition import balanced
 from hyperplace.values.partition import Partition
 from hyperplace.values.plan import PROVEN_GAP
 from hyperplace.values.runs import Shares
@@ -45,7 +48,7 @@ def coarse(problem: Problem, stop: Stop, on_progress: OnProgress) -> Candidate:
     finally:
         searches.cancel()
     if interrupted is None and board.result(is_cut_short=True) is None:
-        searches.baselines()
+        searches.anything()
     best = board.result(is_cut_short=stop.is_cut_short)
     if best is None:
         raise interrupted or nothing_found(problem)
@@ -93,6 +96,14 @@ class _Searches:
         """Enter the baselines."""
         for name in BASELINES:
             self._try(name)
+
+    def anything(self) -> None:
+        """Enter what takes next to no time: the baselines, and, where none is balanced, one that is made so."""
+        self.baselines()
+        blocks, settings = self._problem.blocks, self._problem.settings
+        if not self._board.known() and settings.k <= blocks.num_vertices:
+            with suppress(BalanceError):  # if nobody can be found, the result says so
+                self._board.offer(judged(blocks, balanced(blocks, settings.k, settings.imbalance), settings.imbalance))
 
     def _kahypar(self) -> None:
         try:

@@ -9,6 +9,7 @@ from hyperplace.portfolio.candidate import Candidate, cut, judged, owners_of
 from hyperplace.portfolio.compiled import is_compiled
 from hyperplace.portfolio.lanes import Stop, Task, run_lanes
 from hyperplace.portfolio.problem import Problem
+from hyperplace.values.sizes import size
 
 FEW_MOVES = 1_000_000  # at each heat, for a first look that takes seconds
 FINE_BLOCKS = (8, 12, 24)  # a few blocks per layer: a fine grid of more is slower and no better
@@ -44,7 +45,7 @@ class FineSearch:
             with suppress(BalanceError, PartitionerError):  # too coarse a grid, or the partitioner fails on it
                 grid = self._problem.with_blocks(min(blocks, most or blocks))
                 self._found.append(_polished(grid, most_moves, self._stop))
-                self._on_progress(f"best {self._best().volume_bytes / 2**20:.1f} MiB")
+                self._on_progress(f"best {size(self._best().volume_bytes)}")
 
     def result(self) -> Candidate:
         best, is_cut_short = self._best(), self._is_cut_short or self._stop.is_cut_short or self._stop.is_told()

@@ -15,17 +15,18 @@ from hyperplace.portfolio.hybrid import HybridSearch
 from hyperplace.portfolio.lanes import Stop, Task, run_lanes
 from hyperplace.portfolio.problem import Problem
 
+COARSE_SHARE = 0.35  # of the time: the hybrid grain mostly wins, and needs more of it
 PROMISING = 1.5  # of the hybrid volume; training moves about twice the forward volume
 
 Grains = dict[str, Candidate | str]  # grain -> its best placement, or why there is none
 
 
 def all_grains(problem: Problem, stop: Stop, on_progress: OnProgress) -> Grains:
-    """Return what there is of every grain; the coarse search has half of the time at most.
+    """Return what there is of every grain; the coarse search has its share of the time at most.
 
     Where no grain has anything the coarse one's error is raised. Ctrl-C ends the search with what there is.
     """
-    first, found = stop.part(0.5, "coarse "), Grains()
+    first, found = stop.part(COARSE_SHARE, "coarse "), Grains()
     fault: BalanceError | PartitionerError | None = None
     try:
         found["coarse"] = coarse(problem.with_grain("coarse"), first, _named("coarse", on_progress))

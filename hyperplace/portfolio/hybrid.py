@@ -21,6 +21,7 @@ from hyperplace.steps.share.hybrid_arrange import arrange_modes
 from hyperplace.steps.share.hybrid_starts import by_filters, data_parallel, pipeline
 from hyperplace.values.modes import ModeShares, modes_volume, modes_work
 from hyperplace.values.plan import PROVEN_GAP
+from hyperplace.values.sizes import size
 
 if TYPE_CHECKING:
     from hyperplace.steps.share.hybrid_exact import HybridProgram
@@ -52,6 +53,7 @@ class HybridSearch:
         self._found: list[Candidate] = []
         self._starts: list[ModeShares] = []
         self._bound = 0.0
+        self._is_exact_done = False
         self._program: "HybridProgram | None" = None  # noqa: UP037 - loaded where used
         if coarse:
             self._offer_coarse(coarse)
@@ -131,11 +133,12 @@ class HybridSearch:
     def _improve(self) -> None:
         size = self._settings.k * len(self._runs.copy_bytes)
         if size <= TINY_SHARES and self._asks_for_exact():
-            self._exact(min(self._starts, key=self._volume), self._stop.seconds_left() / 4)
+            exact = self._exact(min(self._starts, key=self._volume), self._stop.seconds_left() / 4)
             if self._is_proven():
                 return
+            self._starts += [exact] if exact else []
         local = self._local(self._starts, self._settings.seed)
-        if self._asks_for_exact() and not self._stop.is_over():
+        if self._asks_for_exact() and not (self._is_exact_done or self._stop.is_over()):
             exact = self._exact(local, self._stop.seconds_left())
             if exact and not (local and self._volume(exact) >= self._volume(local)):
                 self._local([exact], self._settings.seed + 1)
@@ -175,6 +178,7 @@ class HybridSearch:
         found = self._program.run(start=start, time_limit_s=time_limit_s)
         self._bound = max(self._bound, found.bound_bytes)
         self._program = None
+        self._is_exact_done = found.is_complete
         if not found.is_complete:
             self._stop.is_over()  # notes where the deadline was the reason
         if found.shares:
@@ -194,5 +198,5 @@ class HybridSearch:
             self._found.append(replace(candidate, partition=found))
 
     def _report(self, num_bytes: float) -> None:
-        bound = f", bound {self._bound / 2**20:.1f} MiB" if self._bound else ""
-        self._on_progress(f"best {num_bytes / 2**20:.1f} MiB in training{bound}")
+        bound = f", bound {size(self._bound)}" if self._bound else ""
+        self._on_progress(f"best {size(num_bytes)} in training{bound}")

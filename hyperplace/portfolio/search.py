@@ -8,7 +8,7 @@ from hyperplace.portfolio.board import OnProgress
 from hyperplace.portfolio.candidate import Candidate, Found, judged
 from hyperplace.portfolio.coarse import coarse as search_coarse
 from hyperplace.portfolio.fine import fine
-from hyperplace.portfolio.grains import all_grains
+from hyperplace.portfolio.grains import COARSE_SHARE, all_grains
 from hyperplace.portfolio.hybrid import hybrid
 from hyperplace.portfolio.lanes import Stop
 from hyperplace.portfolio.names import NAMES, SYMMETRIC
@@ -100,8 +100,8 @@ def _fine(problem: Problem, stop: Stop, on_progress: OnProgress, given: Candidat
 
 
 def _hybrid(problem: Problem, stop: Stop, on_progress: OnProgress, given: Candidate | None) -> Candidate:
-    """Search, with half of the time for the coarse placement where none is given."""
+    """Search, with less than half of the time for the coarse placement where none is given."""
     start = given
     with suppress(BalanceError, PartitionerError):  # rows may still be split
-        start = given or search_coarse(problem.with_grain("coarse"), stop.part(0.5, "coarse "), on_progress)
+        start = given or search_coarse(problem.with_grain("coarse"), stop.part(COARSE_SHARE, "coarse "), on_progress)
     return hybrid(problem, start, stop.part(1.0, "hybrid "), on_progress)
