@@ -44,6 +44,7 @@ def hold_folder(folder: Path) -> None:
         lock = (folder / LOCK).open("a")
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        lock.close()
         raise FileError(f"another training writes to {folder}/ now; wait for it, or choose another --out") from None
     except OSError as fault:
         raise FileError(
