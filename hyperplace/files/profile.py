@@ -9,7 +9,7 @@ from hyperplace.values.graph import Graph
 from hyperplace.values.machine import machine_line
 from hyperplace.values.profile import Profile
 
-VERSION = 1
+VERSION = 2
 
 
 def profile_text(profile: Profile) -> str:

@@ -6,12 +6,11 @@ fine kernel of n filters by c channels weighs n * c * kernel_work, its reduction
 
 import math
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from functools import cached_property
 
 from hyperplace.errors import UsageError
 
-LATER = {"came_later": True}  # a field that older files lack
 UNIT_OF = {"flops": "flops", "measured": "us"}
 
 
@@ -51,7 +50,7 @@ class Profile:
     batch: int
     layers: tuple[LayerCost, ...]
     machine: str = ""  # what the measurement ran on; empty for flops
-    graph: str = field(default="", metadata=LATER)  # the mark of the layers it is of; empty where not known
+    graph: str = ""  # the mark of the layers it is of; empty where not known
 
     def __post_init__(self) -> None:
         if faults := list(self._faults()):
