@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hyperplace.errors import UsageError
+from hyperplace.values.sizes import size
 
 from . import options
 from .folder import check_folder, write_figure
@@ -123,7 +124,7 @@ def _compared(loaded: Any, asked: dict[str, Any], write: Any) -> "Comparison":
 
     def on_row(so_far: "Comparison") -> None:
         row = so_far.rows[-1]
-        volume = f"{row.volume_bytes / 2**20:.1f} MiB forward, {row.training_volume_bytes / 2**20:.1f} in training"
+        volume = f"{size(row.volume_bytes)} forward, {size(row.training_volume_bytes)} in training"
         figures = row.note or f"{volume}, max/avg {row.max_over_avg:.3f}"
         say(f"{row.model} k={row.k} {row.method}: {figures} ({row.seconds:.1f} s)")
         write(so_far)

@@ -15,7 +15,7 @@ def export(
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")],
     grain: options.Grain = "coarse",
     format: Annotated[str, typer.Option(help="patoh or hmetis.")] = "patoh",
-    costs: options.Costs = "measured",
+    costs: options.Costs = "flops",
     batch: options.Batch = 32,
     blocks: options.Blocks = "64",
     row_blocks: options.RowBlocks = 8,

@@ -1,11 +1,13 @@
 """Run a command; faults become one line on stderr: `error: ...`, exit 1, or exit 2 for a wrong option."""
 
+import atexit
 import os
 import sys
 import traceback
 
 import typer
 
+from hyperplace import __version__
 from hyperplace.errors import HyperplaceError, UsageError
 
 from .bench import bench
@@ -24,6 +26,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("partition")(partition)
 app.command("profile")(profile)
@@ -36,9 +39,16 @@ app.command("compare")(compare)
 app.command("models")(models)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"hyperplace {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     debug: bool = typer.Option(False, "--debug", help="Show the whole traceback of an error."),
+    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_print_version, is_eager=True),
 ) -> None:
     """Decide which filters of a PyTorch CNN live on which device, and prove what that costs."""
 
@@ -48,6 +58,7 @@ def main() -> None:
     # Typer handles --debug only before the command; a fault may also happen before it is handled at all.
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    atexit.register(_flush_stdout)
     try:
         app()
     except HyperplaceError as fault:
@@ -61,3 +72,18 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as fault:  # whatever the steps read or write has become a FileError: this is stdout
+        _give_up_stdout(fault)
+
+
+def _flush_stdout() -> None:
+    """Write what is left: at Python's own end a full disk would be a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError as fault:
+        _give_up_stdout(fault)
+
+
+def _give_up_stdout(fault: OSError) -> None:
+    print(f"error: cannot write to stdout: {(fault.strerror or str(fault)).lower()}", file=sys.stderr, flush=True)
+    os._exit(1)

@@ -49,7 +49,10 @@ PlanPartitioner = Annotated[str | None, typer.Option("--partitioner", help="As f
 PlanCosts = Annotated[str | None, typer.Option("--costs", help="As for partition.", show_default="flops")]
 PlanBatchNorm = Annotated[str | None, typer.Option("--batch-norm", help="As for partition.", show_default="exact")]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
-TimeLimit = Annotated[float, typer.Option(help="Seconds for exact searches, further seeds and bounds; 0: to the end.")]
+TimeLimit = Annotated[
+    float,
+    typer.Option(help="Seconds for all searches together; 0: to the end. A partitioner asked by name ignores it."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the files.", show_default=False)]
 

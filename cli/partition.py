@@ -29,7 +29,7 @@ def partition(
     imbalance: Annotated[float, typer.Option(help="Heaviest part / average part - 1 may be at most this.")] = 0.1,
     grain: options.Grain = "auto",
     partitioner: options.Partitioner = "auto",
-    costs: options.Costs = "measured",
+    costs: options.Costs = "flops",
     batch: options.Batch = 32,
     blocks: options.Blocks = "64",
     row_blocks: options.RowBlocks = 8,
@@ -68,7 +68,9 @@ def partition(
     settings = settled_aloud(settings)
     folder = out or Path("results") / f"{loaded.name}-k{settings.k}-{settings.grain}"
     check_folder(folder)
-    given = _read_profile(profile, batch) if profile else None
+    if from_partition and not out and folder.resolve() == from_partition.parent.resolve():
+        raise UsageError(f"{from_partition} lies in {folder}/, whose files would be replaced; name a folder with --out")
+    given = _read_profile(profile) if profile else None
     with progress(f"measuring {loaded.name}") as shown:
         watch: Any = {"given_profile": given, "on_layer": shown.on_layer, "on_progress": shown.on_progress}
         reader = (lambda h: _read_vector(from_partition, h, k)) if from_partition else None
@@ -81,14 +83,11 @@ def partition(
         _show(placement, [*api.grain_rows(placement), *api.baselines(placement)], folder)
 
 
-def _read_profile(path: Path, batch: int) -> Any:
+def _read_profile(path: Path) -> Any:
     from hyperplace.files.profile import parse_profile
     from hyperplace.files.write import read_text
 
-    profile = parse_profile(read_text(path), str(path))
-    if profile.batch != batch:
-        raise UsageError(f"{path} was measured for batch {profile.batch}; give --batch {profile.batch}")
-    return profile
+    return parse_profile(read_text(path), str(path))
 
 
 def _read_vector(path: Path, hypergraph: "Hypergraph", k: int | None) -> "Partition":
@@ -147,6 +146,7 @@ def _summary(placement: "Placement", folder: Path) -> dict[str, Any]:
         "gap": metrics.gap,
         "verdict": metrics.verdict,
         "is_cut_short": metrics.is_cut_short,
+        "left_out": list(placement.left_out),
         "grains": {p.plan.settings.grain: p.plan.metrics.training_volume_bytes for p in (placement, *placement.others)},
         "seconds": placement.seconds,
         **{what: str(folder / name) for what, name in FILES.items()},
@@ -167,5 +167,7 @@ def _show(placement: "Placement", others: "list[ComparisonRow]", folder: Path) -
     for picture in (layer_map(plan, console.width), render_parts(plan), render_versus(plan, others)):
         console.print()
         console.print(picture)
+    if placement.left_out:
+        say(f"\ncut or left out at the time limit: {', '.join(placement.left_out)}; --time-limit 0 runs all to the end")
     seconds = ", ".join(f"{step} {s:.1f} s" for step, s in placement.seconds.items())
     say(f"\n{seconds}\nwritten to {folder}/: {', '.join(FILES.values())}")

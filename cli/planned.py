@@ -123,6 +123,11 @@ def make_plan(loaded: Any, settings: "Settings") -> "Plan":
     settings = settled_aloud(settings)
     with progress(f"measuring {loaded.name}") as shown:
         placement = api.run(
-            loaded.module, loaded.sample, settings, on_layer=shown.on_layer, on_progress=shown.on_progress
+            loaded.module,
+            loaded.sample,
+            settings,
+            keeps_best=False,
+            on_layer=shown.on_layer,
+            on_progress=shown.on_progress,
         )
     return placement.plan

@@ -24,7 +24,10 @@ class Shown:
         self._bars, self._task = bars, task
 
     def on_layer(self, done: int, total: int, layer: str) -> None:
-        self._bars.update(self._task, completed=done, total=total, words=layer, visible=True)
+        if done < total:
+            self._bars.update(self._task, completed=done, total=total, words=layer, visible=True)
+        else:  # a full bar stops its clock, and what comes next may take a while before it has something to say
+            self._bars.update(self._task, completed=0, total=None, words="", visible=True)
 
     def on_progress(self, text: str) -> None:
         self._bars.update(self._task, description="searching", total=None, words=text, visible=True)

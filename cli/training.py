@@ -10,7 +10,7 @@ import typer
 
 from hyperplace.errors import FileError, UsageError
 
-from .folder import check_folder
+from .folder import check_folder, hold_folder
 from .history import FILES, HistoryFiles
 from .planned import PlanWish, Subject, make_plan
 from .terminal import EpochBar, say
@@ -57,6 +57,7 @@ class TrainingRun:
         wanted = _plan_settings(loaded.name, wish, settings) if subject.plan is None else subject.plan.settings
         folder = out or Path("results") / f"{loaded.name}-k{wanted.k}-train"
         check_folder(folder)
+        hold_folder(folder)
         flow.devices_for(wanted.k)
         sets = load_sets(settings, [tuple(x.shape[1:]) for x in loaded.sample])
         _check_checkpoint(folder / CHECKPOINT, resume=resume)

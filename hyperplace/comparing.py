@@ -75,7 +75,7 @@ def compare_row(
 
     clock = Clock()
     limit = settings.imbalance if method.limited else None
-    words = {"time_limit_s": time_limit_s, "coarse": coarse}
+    words = {"time_limit_s": time_limit_s, "coarse": coarse, "keeps_best": False}
     try:
         found = clock.timed("partition", lambda: search(graph, costs, settings, **words))  # type: ignore[arg-type]
     except (BalanceError, PartitionerError) as fault:

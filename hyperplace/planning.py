@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hyperplace.errors import FileError, ModelError, UsageError
-from hyperplace.files.profile import cache_path, parse_profile, profile_text
+from hyperplace.files.profile import cache_path, graph_mark, parse_profile, profile_text
 from hyperplace.files.write import read_text, write_text
-from hyperplace.portfolio import Found, OnProgress, check_name, only_grain, search, search_grains
+from hyperplace.portfolio import Found, OnProgress, check_name, limited, only_grain, search, search_grains
 from hyperplace.steps.build import build
 from hyperplace.steps.partition import partition as _partition
 from hyperplace.values.graph import Graph
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.partition import Partition
-from hyperplace.values.plan import AUTO, COSTS, Plan, Settings
+from hyperplace.values.plan import AUTO, COSTS, MOST_ROWS, Plan, Settings
 from hyperplace.values.profile import Profile
 
 if TYPE_CHECKING:
@@ -35,8 +35,12 @@ def capture(model: "nn.Module", sample: Any, *, tries_uses: bool = False) -> Gra
     That is a tensor of shape (rows, channels, ...), a tuple of arguments, or a dict of keyword arguments. Whether the
     model does the same with one row, and in evaluation mode, is only found out where `tries_uses`.
     """
+    from torch import nn
+
     from hyperplace.steps.capture import capture as step
 
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"{str(model)[:60]!r} is a {type(model).__name__}; give an nn.Module")
     return step(model, sample, tries_uses=tries_uses)
 
 
@@ -62,14 +66,14 @@ def profile(
     on_layer: OnLayer | None = None,
 ) -> Profile:
     """Return what every layer costs for a batch: measured here (and remembered), or counted FLOPs."""
-    if batch < 1:
-        raise UsageError(f"batch {batch} is less than 1; give the rows of a mini-batch")
+    if not 1 <= batch <= MOST_ROWS:
+        raise UsageError(f"batch {batch} is outside 1..{MOST_ROWS:,}; give the rows of a mini-batch")
     if costs not in COSTS:
         raise UsageError(f"costs {costs!r} are unknown; choose one of {', '.join(COSTS)}")
     if costs == "flops":
         from hyperplace.steps.profile.flops import count_flops
 
-        return count_flops(graph, batch)
+        return replace(count_flops(graph, batch), graph=graph_mark(graph))
     return _measured(graph, batch, device, threads, use_cache=use_cache, on_layer=on_layer)
 
 
@@ -80,12 +84,27 @@ def _measured(
 
     path = cache_path(graph, batch, device, threads)
     if use_cache and path.exists():
-        with suppress(FileError):  # a broken cache is worth no more than none
-            return parse_profile(read_text(path), str(path))
+        with suppress(
+            FileError, UsageError
+        ):  # a cache that is broken, or of something else, is worth no more than none
+            return checked_profile(parse_profile(read_text(path), str(path)), graph, batch, str(path))
     measured = measure(graph, batch, device=device, threads=threads, on_layer=on_layer)
+    measured = replace(measured, graph=graph_mark(graph))
     with suppress(FileError):  # a cache that cannot be written only costs the next run its time
         write_text(path, profile_text(measured))
     return measured
+
+
+def checked_profile(found: Profile, graph: Graph, batch: int, name: str) -> Profile:
+    """Return a profile from elsewhere, or say why it is not of this model and batch."""
+    own, theirs = {layer.name for layer in graph.layers}, {cost.layer for cost in found.layers}
+    if found.batch != batch:
+        raise UsageError(f"{name} was measured for a batch of {found.batch}, not of {batch}; plan for the same rows")
+    if own != theirs or found.graph not in ("", graph_mark(graph)):
+        odd = sorted(own ^ theirs)
+        which = f": layer {odd[0]} is in only one of them" if odd else ": its layers have other sizes"
+        raise UsageError(f"{name} is of another model{which}; measure this one")
+    return found
 
 
 def partition(
@@ -111,6 +130,7 @@ class Placement:
     seconds: dict[str, float] = field(compare=False)
     others: "tuple[Placement, ...]" = ()
     refused: dict[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()  # the searches that the time limit has cut or prevented
 
 
 def run(
@@ -121,28 +141,35 @@ def run(
     given_profile: Profile | None = None,
     read_partition: Callable[[Hypergraph], Partition] | None = None,
     time_limit_s: float = 20.0,
+    keeps_best: bool = True,
     on_layer: OnLayer | None = None,
     on_progress: OnProgress = lambda text: None,
 ) -> Placement:
     """Take a model all the way to its plan.
 
     `given_profile` replaces the profile step; `read_partition` replaces the partitioner and may name another k. For
-    `time_limit_s` and `on_progress` see portfolio.search. For grain "auto" see settled.
+    `time_limit_s`, `keeps_best` and `on_progress` see portfolio.search. For grain "auto" see settled.
     """
     if read_partition is None:
         check_name(settings.partitioner)
+    limited(time_limit_s)
     settings, clock = settled(settings), Clock()
     graph = clock.timed("capture", lambda: graph_for(settings, model, sample))
-    costs = given_profile or clock.timed(
-        "profile", lambda: profile(graph, costs=settings.costs, batch=settings.batch, on_layer=on_layer)
-    )
+    if given_profile:
+        costs = checked_profile(given_profile, graph, settings.batch, "the profile")
+    else:
+        wanted = {"costs": settings.costs, "batch": settings.batch, "on_layer": on_layer}
+        costs = clock.timed("profile", lambda: profile(graph, **wanted))  # type: ignore[arg-type]
     if read_partition:
         blocks, rows = settings.blocks, settings.row_blocks
         hypergraph = build(graph, costs, grain=settings.grain, blocks=blocks, fc=settings.fc, row_blocks=rows)
         found = read_partition(hypergraph)
         return _placed(graph, costs, (hypergraph, found), replace(settings, k=found.num_parts), clock)
-    watch = {"time_limit_s": time_limit_s, "on_progress": on_progress}
-    return _searched(graph, costs, settings, clock, watch)
+    left_out: list[str] = []
+    watch = {"time_limit_s": time_limit_s, "keeps_best": keeps_best, "on_left_out": left_out.append}
+    watch |= {"on_progress": on_progress}
+    placement = _searched(graph, costs, settings, clock, watch)
+    return replace(placement, left_out=tuple(left_out))
 
 
 def settled(settings: Settings) -> Settings:
@@ -193,29 +220,43 @@ def place(
     grain: str = "auto",
     partitioner: str = "auto",
     costs: str = "flops",
-    batch: int = 32,
+    batch: int | None = None,
     blocks: int | None = 64,
     fc: str = "neurons",
     seed: int = 0,
     row_blocks: int = 8,
     batch_norm: str = "exact",
     time_limit_s: float = 20.0,
+    on_progress: OnProgress = lambda text: None,
 ) -> Plan:
-    """Return the plan that places a model on k parts, with its metrics.
+    """Return the plan that places a model on k parts, with its metrics; for mini-batches like the sample, or `batch`.
+
+    All searches together end at `time_limit_s`; 0 means none. `on_progress` gets a line whenever one finds something.
 
     Grain "auto" tries coarse, fine and hybrid, and takes the one that moves least in training. Batch norm "per-shard"
     saves what batch norms over split rows exchange, at the price of statistics that are not the unsplit model's.
 
     >>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
     """
-    words = (grain, partitioner, costs, batch, blocks, fc, seed, row_blocks, batch_norm)
+    rows = _rows_of(sample) if batch is None else batch
+    words = (grain, partitioner, costs, rows, blocks, fc, seed, row_blocks, batch_norm)
     settings = Settings(type(model).__name__, k, imbalance, *words)
-    return run(model, sample, settings, time_limit_s=time_limit_s).plan
+    return run(model, sample, settings, time_limit_s=time_limit_s, on_progress=on_progress).plan
+
+
+def _rows_of(sample: Any) -> int:
+    """Return the rows of the first tensor; whatever is no sample is for capture to refuse."""
+    first = sample
+    while isinstance(first, dict | list | tuple) and first:
+        first = next(iter(first.values() if isinstance(first, dict) else first))
+    shape = list(getattr(first, "shape", ()))
+    return int(shape[0]) if shape and shape[0] else 1
 
 
 def place_graph(graph: Graph, costs: Profile, settings: Settings, *, time_limit_s: float = 20.0) -> Plan:
-    """Return the plan of a model that is captured and profiled already."""
-    return _searched(graph, costs, settled(settings), Clock(), {"time_limit_s": time_limit_s}).plan
+    """Return the plan of a model that is captured and profiled already; Ctrl-C ends it like any other work."""
+    watch = {"time_limit_s": time_limit_s, "keeps_best": False}
+    return _searched(graph, costs, settled(settings), Clock(), watch).plan
 
 
 class Clock:

@@ -26,7 +26,7 @@ def vgg16():
 
 @pytest.mark.parametrize(("k", "low", "high"), [(2, 98.0, 98.0), (4, 252.3, 356.0)])
 def test_vgg16_volume(vgg16, k, low, high) -> None:
-    plan = hyperplace.place(*vgg16, k=k, imbalance=0.1, fc="whole", partitioner="kahypar")
+    plan = hyperplace.place(*vgg16, k=k, imbalance=0.1, fc="whole", partitioner="kahypar", batch=32)
     assert low <= plan.metrics.volume_bytes / MIB <= high
     assert plan.metrics.feasible
     assert not [transfer for transfer in plan.transfers if transfer.layer == "input"], "the input stays where it is"
@@ -53,7 +53,7 @@ def test_the_steps_one_by_one_give_the_same_as_the_one_call() -> None:
     profile = hyperplace.profile(graph, costs="flops", batch=32)
     hypergraph = hyperplace.build(graph, profile, grain="fine")
     partition = hyperplace.partition(hypergraph, 3, 0.1)
-    plan = hyperplace.place(loaded.module, loaded.sample, k=3, grain="fine", partitioner="kahypar")
+    plan = hyperplace.place(loaded.module, loaded.sample, k=3, grain="fine", partitioner="kahypar", batch=32)
     assert plan.metrics.volume_bytes == sum(
         (len(set(partition.part_of[hypergraph.net(n)].tolist())) - 1) * int(hypergraph.costs[n])
         for n in range(hypergraph.num_nets)

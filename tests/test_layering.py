@@ -13,11 +13,23 @@ MAY_IMPORT = {
     "hyperplace/data": ("hyperplace.errors", "hyperplace.values", "hyperplace.files", "hyperplace.data"),
     "hyperplace/report": ("hyperplace.errors", "hyperplace.values", "hyperplace.report"),
     **{
-        f"hyperplace/steps/{step}": ("hyperplace.errors", "hyperplace.values", f"hyperplace.steps.{step}")
+        f"hyperplace/steps/{step}": (
+            "hyperplace.errors",
+            "hyperplace.machine_code",
+            "hyperplace.values",
+            f"hyperplace.steps.{step}",
+        )
         for step in STEPS
     },
     "hyperplace/runtime": ("hyperplace.errors", "hyperplace.files", "hyperplace.values", "hyperplace.runtime"),
-    "hyperplace/portfolio": ("hyperplace.errors", "hyperplace.values", "hyperplace.steps", "hyperplace.portfolio"),
+    "hyperplace/machine_code.py": (),
+    "hyperplace/portfolio": (
+        "hyperplace.errors",
+        "hyperplace.machine_code",
+        "hyperplace.values",
+        "hyperplace.steps",
+        "hyperplace.portfolio",
+    ),
     "hyperplace/planning.py": (
         "hyperplace.errors",
         "hyperplace.files",
@@ -66,6 +78,7 @@ MAY_IMPORT = {
     ),
     "models": ("hyperplace.errors", "hyperplace.models"),
     "cli": (
+        "hyperplace.__version__",
         "hyperplace.api",
         "hyperplace.bench",
         "hyperplace.errors",

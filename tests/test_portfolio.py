@@ -64,7 +64,7 @@ def settings(k, partitioner="auto", imbalance=0.1, grain="coarse", fc="neurons",
     return Settings("model", k, imbalance, grain, partitioner, "flops", BATCH, fc=fc, **more)
 
 
-def searched(model, asked, time_limit_s=3.0, **more):
+def searched(model, asked, time_limit_s=30.0, **more):
     """Search and check what every result must keep."""
     hypergraph, found = portfolio.search(*model, asked, time_limit_s=time_limit_s, **more)
     volume = volume_bytes(hypergraph, found)
@@ -108,7 +108,7 @@ def test_never_worse_than_the_best_of_five_seeds(monkeypatch, name):
         assert volume <= min(searched(zoo(name), settings(8, other, fc="whole", seed=seed))[2] for seed in range(5))
 
 
-@pytest.mark.parametrize(("k", "time_limit_s", "num_seeds"), [(3, 120.0, 5), (8, 120.0, 5), (8, 1e-3, 1)])
+@pytest.mark.parametrize(("k", "time_limit_s", "num_seeds"), [(3, 120.0, 5), (8, 120.0, 5), (8, 1e-9, 0)])
 def test_asks_with_five_seeds_while_there_is_time(monkeypatch, k, time_limit_s, num_seeds):
     asked = {"kahypar": [], "mtkahypar": [], "local": []}
 
@@ -129,9 +129,10 @@ def test_asks_with_five_seeds_while_there_is_time(monkeypatch, k, time_limit_s, 
     seeds = list(range(3, 3 + num_seeds))
     assert sorted(asked["kahypar"]) == sorted(asked["mtkahypar"]) == seeds
     assert asked["local"] == (seeds if k > coarse.FEW_PARTS else [3])
-    assert found.is_cut_short == (num_seeds == 1)
+    assert found.is_cut_short == (num_seeds == 0)
     hypergraph = problem.Problem(*zoo("lenet5"), settings(k)).hypergraph()
-    assert volume <= min(volume_bytes(hypergraph, partition(hypergraph, k, 0.1, seed=seed)) for seed in seeds)
+    for seed in seeds:
+        assert volume <= volume_bytes(hypergraph, partition(hypergraph, k, 0.1, seed=seed))
 
 
 @pytest.mark.parametrize("name", ["lenet5", "blocksnet"])
@@ -317,10 +318,14 @@ def test_a_fault_in_the_progress_reaches_the_caller():
 
 
 @pytest.mark.timeout(60)
-def test_an_interrupt_between_the_fine_grids_returns_the_best_so_far():
-    def interrupt(_text):
-        if threading.current_thread() is threading.main_thread():
-            raise KeyboardInterrupt
+def test_an_interrupt_between_the_fine_grids_returns_the_best_so_far(monkeypatch):
+    monkeypatch.setattr(fine, "FINE_BLOCKS", (8,) * 50)
+    pressed = threading.Event()
+
+    def interrupt(text):
+        if "(" not in text and not pressed.is_set():  # the coarse searches name who found it
+            pressed.set()
+            _thread.interrupt_main()
 
     try:
         _, found, _ = searched(zoo("lenet5"), settings(2, grain="fine"), on_progress=interrupt)

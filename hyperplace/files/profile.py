@@ -9,7 +9,7 @@ from hyperplace.values.graph import Graph
 from hyperplace.values.machine import machine_line
 from hyperplace.values.profile import Profile
 
-VERSION = 1
+VERSION = 2
 
 
 def profile_text(profile: Profile) -> str:
@@ -20,6 +20,15 @@ def profile_text(profile: Profile) -> str:
 def parse_profile(text: str, name: str) -> Profile:
     """Return the profile a text holds; a bad, old or hand-broken one gives a FileError that says where."""
     return parse_record(text, name, Profile, "profile", VERSION)
+
+
+def graph_mark(graph: Graph) -> str:
+    """Return a mark of the layers with their sizes: profiles of two models differ in it even where names coincide."""
+    layers = [
+        (layer.name, layer.kind, layer.num_filters, layer.map_bytes, layer.macs, layer.parameter_bytes)
+        for layer in graph.layers
+    ]
+    return hashlib.sha256(repr(layers).encode()).hexdigest()[:16]
 
 
 def cache_path(graph: Graph, batch: int, device: str = "cpu", threads: int | None = None) -> Path:

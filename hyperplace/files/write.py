@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,13 +27,13 @@ def write_bytes(path: Pathlike, data: bytes) -> None:
 @contextmanager
 def open_whole(path: Pathlike) -> Iterator[BinaryIO]:
     """Open a file for writing that appears under its name only when the block ends well; missing folders are made."""
-    target = Path(os.path.realpath(path))
     try:
+        target = _target(Path(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         with _temporary(target) as file:
             yield file
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {_reason(error)}; choose another place") from error
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot write {shown(path)}: {_reason(error)}; choose another place") from error
 
 
 def read_text(path: Pathlike) -> str:
@@ -54,8 +55,8 @@ def _write(path: Path, chunks: Iterable[bytes]) -> None:
             _write_through(path, chunks)
         else:
             _write_beside(path, chunks)
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {_reason(error)}; choose another --out") from error
+    except (OSError, UnicodeEncodeError) as error:
+        raise FileError(f"cannot write {shown(path)}: {_reason(error)}; choose another --out") from error
 
 
 def _write_through(path: Path, chunks: Iterable[bytes]) -> None:
@@ -65,9 +66,15 @@ def _write_through(path: Path, chunks: Iterable[bytes]) -> None:
 
 
 def _write_beside(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write under a temporary name in the same folder, then rename; a link stays a link."""
-    with _temporary(Path(os.path.realpath(path))) as file:
+    """Write under a temporary name in the same folder, then rename."""
+    with _temporary(_target(path)) as file:
         file.writelines(chunks)
+
+
+def _target(path: Path) -> Path:
+    """Return what to replace: a link stays one within its folder, but never leads out of it."""
+    folder, real = Path(os.path.realpath(path.parent)), Path(os.path.realpath(path))
+    return real if real.is_relative_to(folder) else folder / path.name
 
 
 @contextmanager
@@ -76,6 +83,8 @@ def _temporary(target: Path) -> Iterator[BinaryIO]:
     temporary = target.with_name(f".hyperplace-{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:
+            with suppress(FileNotFoundError):  # who may read the old file may read the new one, and nobody else
+                os.fchmod(file.fileno(), stat.S_IMODE(target.lstat().st_mode) if not target.is_symlink() else 0o600)
             yield file
         os.replace(temporary, target)
     finally:
@@ -83,7 +92,15 @@ def _temporary(target: Path) -> Iterator[BinaryIO]:
             temporary.unlink()
 
 
-def _reason(error: OSError) -> str:
+def shown(path: Pathlike) -> str:
+    """Return a path as it can be printed: not every name on a disk is text, nor short."""
+    text = os.fspath(path).encode(errors="backslashreplace").decode()
+    return text if len(text) <= 200 else f"{text[:100]}...{text[-50:]}"
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, ValueError):
+        return "its name is no text"
     if isinstance(error, FileExistsError):  # mkdir's answer where a folder of the path is a file
         return f"{error.filename} is not a directory"
     return (error.strerror or str(error)).lower()

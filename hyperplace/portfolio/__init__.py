@@ -8,7 +8,7 @@ bytes. Everything runs in threads: the partitioners wait for a process, the loca
 from hyperplace.portfolio.board import OnProgress
 from hyperplace.portfolio.candidate import Found
 from hyperplace.portfolio.names import BASELINES, NAMES, SYMMETRIC, only_grain
-from hyperplace.portfolio.search import check_name, search, search_grains
+from hyperplace.portfolio.search import check_name, limited, search, search_grains
 
 __all__ = [
     "BASELINES",
@@ -17,6 +17,7 @@ __all__ = [
     "Found",
     "OnProgress",
     "check_name",
+    "limited",
     "only_grain",
     "search",
     "search_grains",

@@ -12,6 +12,7 @@ from hyperplace.portfolio.problem import Problem
 from hyperplace.steps.share.arrange import arrange, counted
 from hyperplace.values.plan import PROVEN_GAP
 from hyperplace.values.runs import Runs, Shares, shares_volume
+from hyperplace.values.sizes import size
 
 NEAR = 5e-4  # of the volume: no search looks for less
 
@@ -84,8 +85,8 @@ class Board:
 
     def _report(self) -> None:
         best, bound = self._best, self._bound
-        words = f"best {best.volume_bytes / 2**20:.1f} MiB ({best.partition.found_by})" if best else "nothing yet"
-        self._on_progress(f"{words}, bound {bound / 2**20:.1f} MiB" if bound else words)
+        words = f"best {size(best.volume_bytes)} ({best.partition.found_by})" if best else "nothing yet"
+        self._on_progress(f"{words}, bound {size(bound)}" if bound else words)
 
 
 def _rank(candidate: Candidate) -> tuple[int, int]:

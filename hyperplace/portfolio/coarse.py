@@ -2,17 +2,21 @@
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hyperplace.errors import BalanceError
 from hyperplace.portfolio.board import Board, OnProgress, credited
 from hyperplace.portfolio.candidate import Candidate, judged
+from hyperplace.portfolio.compiled import is_compiled
 from hyperplace.portfolio.lanes import Stop, Task, run_lanes
 from hyperplace.portfolio.limits import nothing_found, refuse_the_impossible
 from hyperplace.portfolio.names import BASELINES
-from hyperplace.portfolio.problem import LONGEST_S, Problem
+from hyperplace.portfolio.problem import Problem
+from hyperplace.steps.partition import balanced
 from hyperplace.values.partition import Partition
 from hyperplace.values.plan import PROVEN_GAP
 from hyperplace.values.runs import Shares
@@ -27,7 +31,10 @@ MORE_SEEDS = range(1, 5)  # to ask with once more, while there is time
 
 
 def coarse(problem: Problem, stop: Stop, on_progress: OnProgress) -> Candidate:
-    """Search until all have ended, one has proven its result, or the user interrupts; return the best."""
+    """Search until all have ended, one has proven its result, the time is up, or the user interrupts.
+
+    Return the best; where there was no time for anything, the best of the baselines.
+    """
     refuse_the_impossible(problem)
     if problem.settings.k == 1:
         return _everything_on_one_part(problem)
@@ -40,7 +47,9 @@ def coarse(problem: Problem, stop: Stop, on_progress: OnProgress) -> Candidate:
         interrupted = fault
     finally:
         searches.cancel()
-    best = board.result(is_cut_short=stop.is_cut_short or stop.is_interrupted)
+    if interrupted is None and board.result(is_cut_short=True) is None:
+        searches.anything()
+    best = board.result(is_cut_short=stop.is_cut_short)
     if best is None:
         raise interrupted or nothing_found(problem)
     return best
@@ -62,25 +71,20 @@ class _Searches:
 
     def lanes(self) -> Sequence[Sequence[Task]]:
         """Return what to do on each core; for few parts the exact program usually needs no help."""
+        baselines, kahypar = Task("baselines", self.baselines), Task("kahypar", self._kahypar)
+        local, exact = Task("local search", self._local), Task("exact program", self._exact)
         if self._problem.settings.partitioner == "local":
-            return [[self._local]]
+            return [[local]]
         if self._problem.settings.partitioner == "exact":
-            return [[self._baselines, self._kahypar, self._exact]]
+            return [[baselines, kahypar, exact]]
+        mtkahypar, vcycle = (Task(name, partial(self._try, name)) for name in ("mtkahypar", "vcycle"))
+        price, seeds = Task("bound by prices", self._price), self._again("kahypar", "mtkahypar")
         if self._problem.settings.k <= FEW_PARTS:
-            return [
-                [self._baselines, self._kahypar, self._exact],
-                [
-                    self._mtkahypar,
-                    self._vcycle,
-                    self._pause,
-                    self._local,
-                    *self._again("kahypar", "mtkahypar"),
-                    self._price,
-                ],
-            ]
+            pause = Task("local search", self._pause)
+            return [[baselines, kahypar, exact], [mtkahypar, vcycle, pause, local, *seeds, price]]
         return [
-            [self._local, *self._again("kahypar", "mtkahypar"), self._exact, *self._again("local")],
-            [self._baselines, self._kahypar, self._vcycle, self._mtkahypar, self._price],
+            [local, *seeds, exact, *self._again("local")],
+            [baselines, kahypar, vcycle, mtkahypar, price],
         ]
 
     def cancel(self) -> None:
@@ -88,9 +92,18 @@ class _Searches:
         if search := self._exact_search:
             search.cancel()
 
-    def _baselines(self) -> None:
+    def baselines(self) -> None:
+        """Enter the baselines."""
         for name in BASELINES:
             self._try(name)
+
+    def anything(self) -> None:
+        """Enter what takes next to no time: the baselines, and, where none is balanced, one that is made so."""
+        self.baselines()
+        blocks, settings = self._problem.blocks, self._problem.settings
+        if not self._board.known() and settings.k <= blocks.num_vertices:
+            with suppress(BalanceError):  # if nobody can be found, the result says so
+                self._board.offer(judged(blocks, balanced(blocks, settings.k, settings.imbalance), settings.imbalance))
 
     def _kahypar(self) -> None:
         try:
@@ -98,15 +111,13 @@ class _Searches:
         finally:
             self._has_kahypar.set()
 
-    def _mtkahypar(self) -> None:
-        self._try("mtkahypar")
-
-    def _vcycle(self) -> None:
-        self._try("vcycle")
-
     def _again(self, *names: str) -> list[Task]:
         """Return what asks those again whom another seed leads to another placement."""
-        return [partial(self._once_more, name, seed) for seed in MORE_SEEDS for name in names]
+        return [
+            Task(f"{name} with further seeds", partial(self._once_more, name, seed))
+            for seed in MORE_SEEDS
+            for name in names
+        ]
 
     def _once_more(self, name: str, more_seed: int) -> None:
         if self._stop.is_over() or self._board.is_proven():
@@ -114,14 +125,12 @@ class _Searches:
         if name == "local":
             self._local(more_seed)
         else:
-            self._try(name, more_seed, min(LONGEST_S, max(0.1, self._stop.seconds_left())))
+            self._try(name, more_seed)
 
-    def _try(self, name: str, more_seed: int = 0, time_limit_s: float = LONGEST_S) -> None:
-        hypergraph = self._problem.hypergraph()
+    def _try(self, name: str, more_seed: int = 0) -> None:
+        hypergraph = self._problem.blocks
         if self._problem.settings.k <= hypergraph.num_vertices:
-            found = self._problem.partition(
-                hypergraph, name, more_seed=more_seed, time_limit_s=time_limit_s, stop=self._stop.is_told
-            )
+            found = self._problem.partition(hypergraph, name, more_seed=more_seed, stop=self._stop.is_over)
             self._board.offer(judged(hypergraph, found, self._problem.settings.imbalance))
 
     def _pause(self) -> None:
@@ -129,13 +138,13 @@ class _Searches:
         self._stop.wait(2.0)
 
     def _local(self, more_seed: int = 0) -> None:
+        if not is_compiled("local", self._stop):
+            return
         from hyperplace.steps.share.local import search
 
         settings, limit = self._problem.settings, self._problem.safe_limit
-        # With few parts it runs beside the exact program, in the time that has; with many it is the search.
-        helps = settings.k <= FEW_PARTS and settings.partitioner == "auto"
-        stop = self._stop.is_over if helps or more_seed else self._stop.is_told
-        found = search(self._problem.runs, settings.k, limit, seed=settings.seed + more_seed, stop=stop)
+        seed, stop = settings.seed + more_seed, self._stop.is_over
+        found = search(self._problem.runs, settings.k, limit, seed=seed, stop=stop)
         if found is not None:
             self._board.offer_shares(found)
 
@@ -149,7 +158,7 @@ class _Searches:
             return
         start = self._start()
         self._exact_search = ExactSearch(runs, settings.k, self._problem.limit, seed=settings.seed)
-        if self._stop.is_told():  # while this waited or built: cancel() has been and gone
+        if self._stop.is_over():  # while this waited or built: cancel() has been and gone
             return
         found = self._exact_search.run(start=start, time_limit_s=self._stop.seconds_left())
         self._exact_search = None
@@ -157,13 +166,13 @@ class _Searches:
         if found.shares is not None:
             self._board.offer_shares(credited(runs, found.shares, start))
         if not found.is_complete:
-            self._stop.is_cut_short = True
+            self._stop.leave_out("exact program")
         elif self._board.is_proven(PROVEN_GAP):
             self._stop.tell(cut_short=False)
 
     def _start(self) -> Shares | None:
         """Return the best of those that have always ended by now, so that it does not matter who was faster."""
-        while not (self._has_kahypar.wait(0.05) or self._stop.is_told()):
+        while not (self._has_kahypar.wait(0.05) or self._stop.is_over()):
             pass
         is_search = self._problem.settings.k > FEW_PARTS  # else the local search runs beside the exact program
         return self._board.best_known((*BASELINES, "kahypar", "local") if is_search else (*BASELINES, "kahypar"))

@@ -6,20 +6,20 @@ from dataclasses import replace
 from hyperplace.errors import BalanceError, PartitionerError
 from hyperplace.portfolio.board import OnProgress
 from hyperplace.portfolio.candidate import Candidate, cut, judged, owners_of
-from hyperplace.portfolio.lanes import Stop
+from hyperplace.portfolio.compiled import is_compiled
+from hyperplace.portfolio.lanes import Stop, Task, run_lanes
 from hyperplace.portfolio.problem import Problem
+from hyperplace.values.sizes import size
 
 FEW_MOVES = 1_000_000  # at each heat, for a first look that takes seconds
 FINE_BLOCKS = (8, 12, 24)  # a few blocks per layer: a fine grid of more is slower and no better
 
 
 def fine(problem: Problem, coarse: Candidate, stop: Stop, on_progress: OnProgress) -> Candidate:
-    """Return the best of them; an interrupt ends the search with the best so far."""
+    """Return the best of them; an interrupt or the deadline ends the search with the best so far."""
     search = FineSearch(problem, coarse, stop, on_progress)
-    try:
-        search.run()
-    except KeyboardInterrupt:
-        stop.tell(cut_short=True)
+    with suppress(KeyboardInterrupt):
+        run_lanes([[Task("polish", search.run)]], stop)
     return search.result()
 
 
@@ -40,18 +40,19 @@ class FineSearch:
         """Polish the grids until done or told to stop."""
         most = self._problem.settings.blocks
         for blocks in FINE_BLOCKS if self._problem.settings.k > 1 else ():
-            if self._stop.is_told():
+            if self._stop.is_over() or not is_compiled("polish", self._stop):
                 return
             with suppress(BalanceError, PartitionerError):  # too coarse a grid, or the partitioner fails on it
-                self._found.append(_polished(self._problem.with_blocks(min(blocks, most or blocks)), most_moves))
-                self._on_progress(f"best {self._best().volume_bytes / 2**20:.1f} MiB")
+                grid = self._problem.with_blocks(min(blocks, most or blocks))
+                self._found.append(_polished(grid, most_moves, self._stop))
+                self._on_progress(f"best {size(self._best().volume_bytes)}")
 
     def result(self) -> Candidate:
-        best, is_cut_short = self._best(), self._is_cut_short or self._stop.is_told()
+        best, is_cut_short = self._best(), self._is_cut_short or self._stop.is_cut_short or self._stop.is_told()
         return replace(best, partition=replace(best.partition, is_cut_short=is_cut_short, bound_bytes=None))
 
     def _best(self) -> Candidate:
-        balanced = [one for one in self._found if one.is_feasible]
+        balanced = [one for one in list(self._found) if one.is_feasible]
         if not balanced:  # measured kernels do not add up to their filters, so the coarse start may be too heavy
             settings = self._problem.settings
             raise BalanceError(
@@ -61,11 +62,12 @@ class FineSearch:
         return min(balanced, key=lambda one: one.volume_bytes)
 
 
-def _polished(problem: Problem, most_moves: int | None) -> Candidate:
+def _polished(problem: Problem, most_moves: int | None, stop: Stop) -> Candidate:
     from hyperplace.steps.partition.polish import MOST_MOVES, polish
 
     grid, imbalance = problem.hypergraph(), problem.settings.imbalance
     if problem.settings.k > grid.num_vertices:
         raise BalanceError(f"a grid of {grid.num_vertices} vertices is too coarse for k={problem.settings.k}")
-    start, options = problem.partition(grid, "kahypar"), {"most_moves": most_moves or MOST_MOVES}
-    return judged(grid, polish(grid, start, imbalance, seed=problem.settings.seed, **options), imbalance)
+    start, options = problem.partition(grid, "kahypar", stop=stop.is_over), {"most_moves": most_moves or MOST_MOVES}
+    polished = polish(grid, start, imbalance, seed=problem.settings.seed, stop=stop.is_over, **options)
+    return judged(grid, polished, imbalance)

@@ -12,43 +12,46 @@ from hyperplace.portfolio.candidate import Candidate
 from hyperplace.portfolio.coarse import coarse
 from hyperplace.portfolio.fine import FineSearch
 from hyperplace.portfolio.hybrid import HybridSearch
-from hyperplace.portfolio.lanes import Stop, run_lanes
+from hyperplace.portfolio.lanes import Stop, Task, run_lanes
 from hyperplace.portfolio.problem import Problem
 
+COARSE_SHARE = 0.35  # of the time: the hybrid grain mostly wins, and needs more of it
 PROMISING = 1.5  # of the hybrid volume; training moves about twice the forward volume
 
 Grains = dict[str, Candidate | str]  # grain -> its best placement, or why there is none
 
 
-def all_grains(problem: Problem, time_limit_s: float, on_progress: OnProgress) -> Grains:
-    """Return what there is of every grain; the coarse and the hybrid search have half of the time each.
+def all_grains(problem: Problem, stop: Stop, on_progress: OnProgress) -> Grains:
+    """Return what there is of every grain; the coarse search has its share of the time at most.
 
     Where no grain has anything the coarse one's error is raised. Ctrl-C ends the search with what there is.
     """
-    stop, found = Stop(time_limit_s / 2), Grains()
+    first, found = stop.part(COARSE_SHARE, "coarse "), Grains()
     fault: BalanceError | PartitionerError | None = None
     try:
-        found["coarse"] = coarse(problem.with_grain("coarse"), stop, _named("coarse", on_progress))
+        found["coarse"] = coarse(problem.with_grain("coarse"), first, _named("coarse", on_progress))
     except (BalanceError, PartitionerError) as refused:
         fault, found["coarse"] = refused, str(refused)  # rows may still be split
     if stop.is_interrupted:
         found |= dict.fromkeys(("fine", "hybrid"), "the search was interrupted before")
     else:
-        found |= _other_grains(problem, found["coarse"], time_limit_s / 2, on_progress)
+        found |= _other_grains(problem, found["coarse"], stop, on_progress)
     if fault and not any(isinstance(one, Candidate) for one in found.values()):
         raise fault
     return found
 
 
-def _other_grains(problem: Problem, start: Candidate | str, time_limit_s: float, on_progress: OnProgress) -> Grains:
-    stop, found = Stop(0.0), Grains(fine="it begins with a coarse placement, and there is none")
+def _other_grains(problem: Problem, start: Candidate | str, stop: Stop, on_progress: OnProgress) -> Grains:
+    found = Grains(fine="it begins with a coarse placement, and there is none")
+    rows, kernels = stop.part(1.0, "hybrid "), stop.part(1.0, "fine ")
     known = start if isinstance(start, Candidate) else None
-    hybrid = HybridSearch(problem.with_grain("hybrid"), known, time_limit_s, stop, _named("hybrid", on_progress))
-    fine = FineSearch(problem.with_grain("fine"), known, stop, _named("fine", on_progress)) if known else None
+    hybrid = HybridSearch(problem.with_grain("hybrid"), known, rows, _named("hybrid", on_progress))
+    fine = FineSearch(problem.with_grain("fine"), known, kernels, _named("fine", on_progress)) if known else None
     with suppress(KeyboardInterrupt):
-        run_lanes([[hybrid.run], *([[fine.glance]] if fine else [])], stop)
-        if fine and not stop.is_told() and _is_promising(fine, hybrid):
-            run_lanes([[fine.run]], stop)
+        glance = [[Task("polish", fine.glance)]] if fine else []
+        run_lanes([hybrid.lane(), *glance], stop, [rows, kernels][: 1 + len(glance)])
+        if fine and not stop.is_over() and _is_promising(fine, hybrid):
+            run_lanes([[Task("polish", fine.run)]], stop, [kernels])
     hybrid.cancel()
     if fine:
         found["fine"] = _result(fine)

@@ -9,12 +9,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from hyperplace.errors import BalanceError, PartitionerError
 from hyperplace.portfolio.board import OnProgress
 from hyperplace.portfolio.candidate import Candidate, cut, judged, owners_of
-from hyperplace.portfolio.lanes import Stop, run_lanes
+from hyperplace.portfolio.compiled import is_compiled
+from hyperplace.portfolio.lanes import Stop, Task, run_lanes
 from hyperplace.portfolio.names import BASELINES
 from hyperplace.portfolio.problem import Problem
 from hyperplace.steps.share.arrange import counted
@@ -22,25 +21,24 @@ from hyperplace.steps.share.hybrid_arrange import arrange_modes
 from hyperplace.steps.share.hybrid_starts import by_filters, data_parallel, pipeline
 from hyperplace.values.modes import ModeShares, modes_volume, modes_work
 from hyperplace.values.plan import PROVEN_GAP
+from hyperplace.values.sizes import size
 
 if TYPE_CHECKING:
     from hyperplace.steps.share.hybrid_exact import HybridProgram
 
 STARTS = ("layerwise", "incremental", "kahypar")  # coarse placements to begin with
+TINY_SHARES = 24  # up to here, in (run, part) pairs, HiGHS mostly proves the best before anything else is loaded
 MOST_EXACT_PARTS, MOST_EXACT_SHARES = 4, 300  # beyond, in (run, part) pairs, HiGHS proves little in any short time
 
 
-def hybrid(
-    problem: Problem, coarse: Candidate | None, time_limit_s: float, stop: Stop, on_progress: OnProgress
-) -> Candidate:
+def hybrid(problem: Problem, coarse: Candidate | None, stop: Stop, on_progress: OnProgress) -> Candidate:
     """Return the best balanced placement; `coarse` is one of the same model, not to fall behind.
 
-    `time_limit_s` is for the exact program, 0 means to the end; the local search always runs its course, so that
-    the same seed gives the same result. Ctrl-C ends the search with the best so far.
+    The deadline or Ctrl-C ends the search with the best so far.
     """
-    search = HybridSearch(problem, coarse, time_limit_s, stop, on_progress)
+    search = HybridSearch(problem, coarse, stop, on_progress)
     with suppress(KeyboardInterrupt):
-        run_lanes([[search.run]], stop)
+        run_lanes([search.lane()], stop)
     search.cancel()
     return search.result()
 
@@ -48,27 +46,39 @@ def hybrid(
 class HybridSearch:
     """The searches of one hybrid placement, one after the other; the best result so far can be had at any time."""
 
-    def __init__(
-        self, problem: Problem, coarse: Candidate | None, time_limit_s: float, stop: Stop, on_progress: OnProgress
-    ) -> None:
+    def __init__(self, problem: Problem, coarse: Candidate | None, stop: Stop, on_progress: OnProgress) -> None:
         self._problem, self._runs, self._settings = problem, problem.hybrid_runs, problem.settings
-        self._time_limit_s, self._stop, self._on_progress = time_limit_s or np.inf, stop, on_progress
+        self._stop, self._on_progress = stop, on_progress
         self._limit, self._safe_limit = problem.limit, problem.safe_limit
         self._found: list[Candidate] = []
+        self._starts: list[ModeShares] = []
         self._bound = 0.0
-        self._is_cut_short = False
+        self._is_exact_done = False
         self._program: "HybridProgram | None" = None  # noqa: UP037 - loaded where used
         if coarse:
             self._offer_coarse(coarse)
 
-    def run(self) -> None:
-        """Try the baselines, then improve on them until done or told to stop."""
-        starts = [pipeline(self._runs, self._settings.k, self._safe_limit), *self._baselines()]
-        starts.append(data_parallel(self._runs, self._settings.k))
-        for shares in starts:
+    def lane(self) -> list[Task]:
+        """Return what to do in turn: try the baselines, then improve on them."""
+        improve = [Task("local search", self._improve)] if self._settings.k > 1 else []
+        return [Task("baselines", self._begin), *improve]
+
+    def _begin(self) -> None:
+        """Enter the baselines as they are; the cheapest to find come first, so that there is always something."""
+        stages, rows = self._offer_ends()
+        coarse = self._baselines()
+        for shares in coarse:
             self._offer(shares)
-        if self._settings.k > 1:
-            self._improve(starts)
+        self._starts = [stages, *coarse, rows]
+
+    def _offer_ends(self) -> tuple[ModeShares, ModeShares]:
+        """Enter, and return, a pipeline and data parallelism."""
+        stages = pipeline(self._runs, self._settings.k, self._safe_limit)
+        rows = data_parallel(self._runs, self._settings.k)
+        self._offer(stages)
+        self._offer(rows)
+        self._offer_data_parallel()
+        return stages, rows
 
     def cancel(self) -> None:
         """End the exact program, if it still runs."""
@@ -77,7 +87,9 @@ class HybridSearch:
 
     def result(self) -> Candidate:
         """Return the best balanced placement so far, with its bound."""
-        balanced = [candidate for candidate in self._found if candidate.is_feasible]
+        if not self._balanced():
+            self._offer_ends()  # there was no time for anything
+        balanced = self._balanced()
         if not balanced:
             raise BalanceError(
                 f"no hybrid placement within imbalance {self._settings.imbalance:g} was found at k={self._settings.k}; "
@@ -87,7 +99,7 @@ class HybridSearch:
         bound = min(int(self._bound), best.volume_bytes) if self._settings.k > 1 else 0
         has_bound = bound > 0 or best.volume_bytes == 0
         is_proven = bound >= best.volume_bytes * (1 - PROVEN_GAP)
-        is_cut_short = self._is_cut_short or self._stop.is_told() or best.partition.is_cut_short
+        is_cut_short = self._stop.is_cut_short or self._stop.is_told() or best.partition.is_cut_short
         found = replace(
             best.partition,
             bound_bytes=bound if has_bound else None,
@@ -99,15 +111,15 @@ class HybridSearch:
         """Enter the baselines as they are, and return those to begin with."""
         starts = []
         problem = self._problem.with_grain("coarse")
-        blocks = problem.hypergraph()
+        blocks = problem.blocks
         for name in dict.fromkeys((*STARTS, *BASELINES)) if self._settings.k <= blocks.num_vertices else ():
             with suppress(BalanceError, PartitionerError):  # others may do better
-                candidate = judged(blocks, problem.partition(blocks, name), self._settings.imbalance)
+                found = problem.partition(blocks, name, stop=self._stop.is_over)
+                candidate = judged(blocks, found, self._settings.imbalance)
                 self._offer_coarse(candidate)
                 if name in STARTS:
                     shares = counted(self._runs.runs, owners_of(candidate), self._settings.k, name)
                     starts.append(by_filters(shares))
-        self._offer_data_parallel()
         return starts
 
     def _offer_data_parallel(self) -> None:
@@ -118,12 +130,25 @@ class HybridSearch:
             found = own.partition(hypergraph, "dataparallel")
             self._found.append(judged(hypergraph, found, self._settings.imbalance))
 
-    def _improve(self, starts: list[ModeShares]) -> None:
-        local = self._local(starts, self._settings.seed)
-        if self._asks_for_exact() and not self._stop.is_told():
-            exact = self._exact(local)
+    def _improve(self) -> None:
+        size = self._settings.k * len(self._runs.copy_bytes)
+        if size <= TINY_SHARES and self._asks_for_exact():
+            exact = self._exact(min(self._starts, key=self._volume), self._stop.seconds_left() / 4)
+            if self._is_proven():
+                return
+            self._starts += [exact] if exact else []
+        local = self._local(self._starts, self._settings.seed)
+        if self._asks_for_exact() and not (self._is_exact_done or self._stop.is_over()):
+            exact = self._exact(local, self._stop.seconds_left())
             if exact and not (local and self._volume(exact) >= self._volume(local)):
                 self._local([exact], self._settings.seed + 1)
+
+    def _balanced(self) -> list[Candidate]:
+        return [candidate for candidate in list(self._found) if candidate.is_feasible]
+
+    def _is_proven(self) -> bool:
+        volumes = [one.volume_bytes for one in self._balanced()]
+        return bool(volumes) and self._bound >= min(volumes) * (1 - PROVEN_GAP)
 
     def _volume(self, shares: ModeShares) -> float:
         return modes_volume(self._runs, shares)
@@ -134,24 +159,28 @@ class HybridSearch:
         return self._settings.partitioner == "exact" or (self._settings.partitioner == "auto" and is_small)
 
     def _local(self, starts: list[ModeShares], seed: int) -> ModeShares | None:
+        if not is_compiled("hybrid", self._stop):
+            return None
         from hyperplace.steps.share.hybrid_local import search_modes
 
-        stop, limit = self._stop.is_told, self._safe_limit
+        stop, limit = self._stop.is_over, self._safe_limit
         found = search_modes(self._runs, limit, starts, seed=seed, stop=stop, on_best=self._report)
         if found:
             self._offer(found)
         return found
 
-    def _exact(self, start: ModeShares | None) -> ModeShares | None:
+    def _exact(self, start: ModeShares | None, time_limit_s: float) -> ModeShares | None:
         from hyperplace.steps.share.hybrid_exact import HybridProgram
 
         self._program = HybridProgram(self._runs, self._settings.k, self._limit, seed=self._settings.seed)
-        if self._stop.is_told():  # while this was built: cancel() has been and gone
+        if self._stop.is_over():  # while this was built: cancel() has been and gone
             return None
-        found = self._program.run(start=start, time_limit_s=self._time_limit_s)
-        self._bound = found.bound_bytes
-        self._is_cut_short = not found.is_complete
+        found = self._program.run(start=start, time_limit_s=time_limit_s)
+        self._bound = max(self._bound, found.bound_bytes)
         self._program = None
+        self._is_exact_done = found.is_complete
+        if not found.is_complete:
+            self._stop.is_over()  # notes where the deadline was the reason
         if found.shares:
             self._offer(found.shares)
         return found.shares
@@ -169,5 +198,5 @@ class HybridSearch:
             self._found.append(replace(candidate, partition=found))
 
     def _report(self, num_bytes: float) -> None:
-        bound = f", bound {self._bound / 2**20:.1f} MiB" if self._bound else ""
-        self._on_progress(f"best {num_bytes / 2**20:.1f} MiB in training{bound}")
+        bound = f", bound {size(self._bound)}" if self._bound else ""
+        self._on_progress(f"best {size(num_bytes)} in training{bound}")

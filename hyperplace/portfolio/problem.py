@@ -35,6 +35,11 @@ class Problem:
     def hybrid_runs(self) -> HybridRuns:
         return build_hybrid_runs(self.graph, self.profile, fc=self.settings.fc)
 
+    @cached_property
+    def blocks(self) -> Hypergraph:
+        """The hypergraph of blocks as they are, which all partitioners see."""
+        return self.hypergraph()
+
     @property
     def limit(self) -> float:
         """The most work a part may have, in the unit of the runs."""

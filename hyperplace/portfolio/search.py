@@ -1,5 +1,6 @@
 """The public functions: one placement by the partitioner that the settings name, and one of every grain."""
 
+import math
 from contextlib import suppress
 
 from hyperplace.errors import BalanceError, PartitionerError, UsageError
@@ -7,7 +8,7 @@ from hyperplace.portfolio.board import OnProgress
 from hyperplace.portfolio.candidate import Candidate, Found, judged
 from hyperplace.portfolio.coarse import coarse as search_coarse
 from hyperplace.portfolio.fine import fine
-from hyperplace.portfolio.grains import all_grains
+from hyperplace.portfolio.grains import COARSE_SHARE, all_grains
 from hyperplace.portfolio.hybrid import hybrid
 from hyperplace.portfolio.lanes import Stop
 from hyperplace.portfolio.names import NAMES, SYMMETRIC
@@ -24,24 +25,29 @@ def search(
     *,
     time_limit_s: float = 20.0,
     on_progress: OnProgress = lambda text: None,
+    on_left_out: OnProgress = lambda what: None,
+    keeps_best: bool = True,
     coarse: Found | None = None,
 ) -> Found:
     """Return the best balanced placement that the settings' partitioner finds, and the hypergraph it belongs to.
 
-    `time_limit_s` is for exact programs, further seeds and bounds; 0 means to the end. The first local search always
-    runs its course, so that the same seed gives the same result. Ctrl-C ends the search with the best so far. `coarse`
-    is a coarse placement for the other grains to begin with; without one it is searched for first.
+    All searches together end at `time_limit_s`, 0 means none; `on_left_out` gets the name of each that was cut or left
+    out. A general partitioner asked for by name runs its one course instead. A search that was not cut gives the same
+    result for the same seed. Ctrl-C ends it with the best so far, or, unless `keeps_best`, as any other work.
+    `coarse` is a placement for the other grains to begin with; without one it is searched for first.
     """
     check_name(settings.partitioner)
+    stop = limited(time_limit_s)
     problem = Problem(graph, profile, settings)
     if settings.partitioner == "dataparallel":
         problem = problem.with_blocks(1, settings.k)  # it needs just as many blocks of rows
     if settings.partitioner not in SYMMETRIC:
-        hypergraph = problem.hypergraph()
-        return hypergraph, problem.partition(hypergraph, settings.partitioner)
+        return problem.blocks, problem.partition(problem.blocks, settings.partitioner)
     given = judged(*coarse, settings.imbalance) if coarse else None
     search_grain = {"coarse": _coarse, "fine": _fine, "hybrid": _hybrid}[settings.grain]
-    return search_grain(problem, time_limit_s, on_progress, given).found
+    found = search_grain(problem, stop, on_progress, given).found
+    _tell(stop, on_left_out, keeps_best=keeps_best)
+    return found
 
 
 def search_grains(
@@ -51,10 +57,14 @@ def search_grains(
     *,
     time_limit_s: float = 20.0,
     on_progress: OnProgress = lambda text: None,
+    on_left_out: OnProgress = lambda what: None,
+    keeps_best: bool = True,
 ) -> dict[str, Found | str]:
     """Return the best balanced placement of every grain, or why there is none, by one of the SYMMETRIC partitioners."""
     check_name(settings.partitioner)
-    grains = all_grains(Problem(graph, profile, settings), time_limit_s, on_progress)
+    stop = limited(time_limit_s)
+    grains = all_grains(Problem(graph, profile, settings), stop, on_progress)
+    _tell(stop, on_left_out, keeps_best=keeps_best)
     return {grain: one.found if isinstance(one, Candidate) else one for grain, one in grains.items()}
 
 
@@ -64,19 +74,34 @@ def check_name(partitioner: str) -> None:
         raise UsageError(f"partitioner {partitioner!r} is unknown; choose one of {', '.join(NAMES)}")
 
 
-def _coarse(problem: Problem, time_limit_s: float, on_progress: OnProgress, given: Candidate | None) -> Candidate:
-    return given or search_coarse(problem, Stop(time_limit_s), on_progress)
+def _tell(stop: Stop, on_left_out: OnProgress, *, keeps_best: bool) -> None:
+    """Say what was left out, and, where that is wanted, that the user has interrupted."""
+    if stop.is_interrupted and not keeps_best:
+        raise KeyboardInterrupt
+    for what in stop.left_out:
+        on_left_out(what)
 
 
-def _fine(problem: Problem, time_limit_s: float, on_progress: OnProgress, given: Candidate | None) -> Candidate:
-    stop = Stop(time_limit_s)
-    start = given or search_coarse(problem.with_grain("coarse"), stop, on_progress)
-    return fine(problem, start, stop.after(), on_progress)
+def limited(time_limit_s: float) -> Stop:
+    """Return the stop at the time limit, from now; 0 means none."""
+    if not (math.isfinite(time_limit_s) and time_limit_s >= 0):
+        raise UsageError(f"time limit {time_limit_s} is no number of seconds; give 0 (none) or more")
+    return Stop(time_limit_s)
 
 
-def _hybrid(problem: Problem, time_limit_s: float, on_progress: OnProgress, given: Candidate | None) -> Candidate:
+def _coarse(problem: Problem, stop: Stop, on_progress: OnProgress, given: Candidate | None) -> Candidate:
+    return given or search_coarse(problem, stop, on_progress)
+
+
+def _fine(problem: Problem, stop: Stop, on_progress: OnProgress, given: Candidate | None) -> Candidate:
     """Search, with half of the time for the coarse placement where none is given."""
-    stop, start = Stop(time_limit_s / 2), given
+    start = given or search_coarse(problem.with_grain("coarse"), stop.part(0.5, "coarse "), on_progress)
+    return fine(problem, start, stop.part(1.0, "fine "), on_progress)
+
+
+def _hybrid(problem: Problem, stop: Stop, on_progress: OnProgress, given: Candidate | None) -> Candidate:
+    """Search, with less than half of the time for the coarse placement where none is given."""
+    start = given
     with suppress(BalanceError, PartitionerError):  # rows may still be split
-        start = given or search_coarse(problem.with_grain("coarse"), stop, on_progress)
-    return hybrid(problem, start, time_limit_s if given else time_limit_s / 2, stop.after(), on_progress)
+        start = given or search_coarse(problem.with_grain("coarse"), stop.part(COARSE_SHARE, "coarse "), on_progress)
+    return hybrid(problem, start, stop.part(1.0, "hybrid "), on_progress)

@@ -57,17 +57,17 @@ def _curves(comparison: Comparison) -> list[_Curve]:
 
 def _draw_volume(axes: "Axes", comparison: Comparison, curves: list[_Curve]) -> None:
     for curve in curves:
-        _draw(axes, curve, lambda row: row.training_volume_bytes / MIB)
+        _draw(axes, curve, lambda row: row.training_volume_bytes / MIB, _limits(comparison))
     copied = {row.k: row.data_parallel_bytes / MIB for row in ordered_rows(comparison) if row.k > 1}
     axes.plot(list(copied), list(copied.values()), "k--", linewidth=1.5, label="data parallelism")
     if any(row.training_volume_bytes for row in comparison.rows if row.k > 1):
         axes.set_yscale("log")
-    _finish(axes, comparison, "Training volume per iteration (MiB); hollow: over its limit")
+    _finish(axes, comparison, "Training volume per iteration (MiB); hollow: over the limit")
 
 
 def _draw_balance(axes: "Axes", comparison: Comparison, curves: list[_Curve]) -> None:
     for curve in curves:
-        _draw(axes, curve, lambda row: row.max_over_avg)
+        _draw(axes, curve, lambda row: row.max_over_avg, _limits(comparison))
     for limit, dashes in zip(_limits(comparison), cycle(("--", ":", "-.")), strict=False):
         axes.axhline(1 + limit, color="#c0392b", linestyle=dashes, linewidth=1.2, label=f"limit {1 + limit:g}")
     _finish(axes, comparison, "Work of the heaviest part / average (max/avg)")
@@ -84,12 +84,17 @@ def _limits(comparison: Comparison) -> list[float]:
     return sorted({row.imbalance for row in comparison.rows if row.imbalance is not None})
 
 
-def _draw(axes: "Axes", curve: _Curve, value: Callable[[ComparisonRow], float]) -> None:
+def _is_over(row: ComparisonRow, limits: list[float]) -> bool:
+    """Say whether a row misses its limit, or, where it has none of its own, all that the others have."""
+    return row.feasible is False or (row.imbalance is None and bool(limits) and not row.meets(max(limits)))
+
+
+def _draw(axes: "Axes", curve: _Curve, value: Callable[[ComparisonRow], float], limits: list[float]) -> None:
     """Draw a curve; zero has no place on a logarithmic scale, so k = 1 is left out."""
     rows = [row for row in curve.rows if row.k > 1 and row.has_figures]
     ks, values = [row.k for row in rows], [value(row) for row in rows]
     axes.plot(ks, values, color=curve.color, marker=curve.marker, markersize=5, linewidth=1.4, label=curve.name)
-    over = [(row.k, value(row)) for row in rows if row.feasible is False]
+    over = [(row.k, value(row)) for row in rows if _is_over(row, limits)]
     for k, amount in over:
         axes.plot(k, amount, color=curve.color, marker=curve.marker, markersize=5, markerfacecolor="white")
 

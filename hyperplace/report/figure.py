@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from hyperplace.report.maplines import MapLine, map_lines
 from hyperplace.report.palette import part_color
 from hyperplace.report.parts import traffic
-from hyperplace.report.tables import MIB
 from hyperplace.report.work import work_scale
 from hyperplace.values.partition import balance_limit
 from hyperplace.values.plan import Plan
+from hyperplace.values.sizes import ByteScale, byte_scale, size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +44,7 @@ def _title(plan: Plan) -> str:
     when = "in training" if metrics.judges_training else "forward"
     return (
         f"{settings.model} on {settings.k} parts, {settings.grain} by {settings.partitioner}: "
-        f"{metrics.judged_bytes / MIB:,.1f} MiB {when}, max/avg {metrics.max_over_avg:.3f}{over}"
+        f"{size(metrics.judged_bytes)} {when}, max/avg {metrics.max_over_avg:.3f}{over}"
     )
 
 
@@ -52,21 +52,22 @@ def _draw_map(axes: "Axes", plan: Plan, lines: tuple[MapLine, ...]) -> None:
     """Draw a bar per line, thin ones for kernels below, and the bytes that leave to the right."""
     labels, position = [], 0.0
     most = max(max(line.sent_bytes, line.partial_bytes) for line in lines)
+    scale = byte_scale([most])
     ticks = []
     for line in lines:
         _draw_runs(axes, line, position, plan.settings.k)
-        _write_bytes(axes, position + 0.4, line.sent_bytes, most)
+        _write_bytes(axes, position + 0.4, line.sent_bytes, most, scale)
         ticks.append(position + 0.4)
         labels.append(_label(line))
         if line.kernels:
-            _write_bytes(axes, position + 1.05, line.partial_bytes, most)
+            _write_bytes(axes, position + 1.05, line.partial_bytes, most, scale)
         position += 1.55 if line.kernels else 1.0
     axes.set_yticks(ticks, labels, fontsize=8 if len(lines) <= 60 else 6)
     axes.set(xlim=(0, 1.14), ylim=(position, -0.6), xticks=[0, 0.25, 0.5, 0.75, 1])
     all_of = "all rows or filters" if plan.metrics.judges_training else "all filters"
     axes.set_xticklabels(["0", "25 %", "50 %", "75 %", all_of])
     axes.set_title(_map_title(plan, lines), fontsize=10, loc="left")
-    figure = "moves MiB" if plan.metrics.judges_training else "leaves MiB"
+    figure = f"{'moves' if plan.metrics.judges_training else 'leaves'} {scale.name}"
     axes.text(1.13, -0.3, figure, ha="right", va="center", fontsize=8, color=GREY)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
@@ -97,10 +98,10 @@ def _draw_runs(axes: "Axes", line: MapLine, position: float, num_parts: int) -> 
         axes.broken_barh(spans, (top, height), facecolors=colors, edgecolor=edge, linewidth=0.4, hatch=hatch)
 
 
-def _write_bytes(axes: "Axes", height: float, num_bytes: int, most: int) -> None:
+def _write_bytes(axes: "Axes", height: float, num_bytes: int, most: int, scale: ByteScale) -> None:
     if num_bytes:
         costly = 2 * num_bytes >= most
-        text = f"{num_bytes / MIB:,.1f}" if num_bytes >= 0.05 * MIB else "<0.1"
+        text = scale.figure(num_bytes) if scale.of(num_bytes) >= 0.05 else "<0.1"
         weight, color = ("bold", RED) if costly else ("normal", GREY)
         axes.text(1.13, height, text, ha="right", va="center", fontsize=8, color=color, fontweight=weight)
 
@@ -146,10 +147,11 @@ def _draw_work(axes: "Axes", plan: Plan) -> None:
 
 def _draw_received(axes: "Axes", plan: Plan) -> None:
     k = plan.settings.k
-    received = [num_bytes / MIB for num_bytes in traffic(plan)[1]]
+    scale = byte_scale(traffic(plan)[1])
+    received = [scale.of(num_bytes) for num_bytes in traffic(plan)[1]]
     axes.bar(range(k), received, color=_colors(k), width=0.8)
     when = "in training" if plan.metrics.judges_training else "forward"
-    _finish(axes, k, f"Received per part and mini-batch, {when} (MiB)", 1.1 * max(received))
+    _finish(axes, k, f"Received per part, {when} ({scale.name})", 1.1 * max(received))
     axes.set_xlabel("part", fontsize=9)
 
 

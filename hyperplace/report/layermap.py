@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from hyperplace.report.bars import fitted, part_bar, part_list
 from hyperplace.report.maplines import MapLine, Run, map_lines
 from hyperplace.report.palette import CHARACTERS, character_key
-from hyperplace.report.tables import MIB
 from hyperplace.values.plan import Plan
+from hyperplace.values.sizes import ByteScale, byte_scale, size
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -32,6 +32,7 @@ class _Layout:
     bar: int
     num_parts: int
     most_bytes: int
+    scale: ByteScale
 
 
 def layer_map(plan: Plan, width: int = 80) -> "Text":
@@ -40,7 +41,7 @@ def layer_map(plan: Plan, width: int = 80) -> "Text":
 
     lines = map_lines(plan)
     layout = _layout(lines, plan.settings.k, max(width, 60))
-    rows = [_header(layout, "moves MiB" if plan.metrics.judges_training else "leaves MiB")]
+    rows = [_header(layout, f"{'moves' if plan.metrics.judges_training else 'leaves'} {layout.scale.name}")]
     for line in lines:
         rows += _rows(line, layout)
     rows += [Text(line) for line in _footer(plan, lines, max(width, 60))]
@@ -63,7 +64,7 @@ def _layout(lines: Sequence[MapLine], num_parts: int, width: int) -> _Layout:
     rest = width - filters - FIGURE_WIDTH - MOST_STARS - 5
     name = min(max(len("  kernels"), *(len(_name(line)) for line in lines)), rest - NARROWEST_BAR)
     most_bytes = max(max(line.sent_bytes, line.partial_bytes) for line in lines)
-    return _Layout(name, filters, rest - name, num_parts, most_bytes)
+    return _Layout(name, filters, rest - name, num_parts, most_bytes, byte_scale([most_bytes]))
 
 
 def _name(line: MapLine, longest: int | None = None) -> str:
@@ -124,11 +125,12 @@ def _row(name: str, filters: str, runs: Sequence[Run], layout: _Layout) -> "Text
 
 
 def _figure(num_bytes: int, layout: _Layout) -> "Text":
-    """Return the bytes in MiB and stars for their share of the costliest layer's."""
+    """Return the bytes in the map's unit and stars for their share of the costliest layer's."""
     from rich.text import Text
 
     stars = round(MOST_STARS * num_bytes / layout.most_bytes) if layout.most_bytes else 0
-    figure = f"{num_bytes / MIB:,.1f}" if num_bytes >= 0.05 * MIB else "<0.1" if num_bytes else "-"
+    is_small = layout.scale.of(num_bytes) < 0.05
+    figure = "-" if not num_bytes else "<0.1" if is_small else layout.scale.figure(num_bytes)
     return Text(f"{figure:>{FIGURE_WIDTH}} {'*' * stars}", style=STAR_STYLES[stars])
 
 
@@ -148,9 +150,8 @@ def _listing(runs: Sequence[Run], layout: _Layout) -> "Text":
 
 def _footer(plan: Plan, lines: Sequence[MapLine], width: int) -> list[str]:
     """Return the total, the key and the layers placed whole, wrapped."""
-    total = plan.metrics.judged_bytes / MIB
     when = "a training iteration on" if plan.metrics.judges_training else "the forward pass of"
-    words = [f"{total:,.1f} MiB cross between parts in {when} {plan.settings.batch} rows."]
+    words = [f"{size(plan.metrics.judged_bytes)} cross between parts in {when} {plan.settings.batch} rows."]
     if plan.metrics.judges_training:
         words.append(
             "by rows: the bar is the batch, and each of its parts has all weights; by filters: the bar is the filters."
@@ -158,6 +159,10 @@ def _footer(plan: Plan, lines: Sequence[MapLine], width: int) -> list[str]:
     if any(line.kernels for line in lines):
         words.append("kernels: who multiplies; their bytes are the partial sums sent to the owners.")
     if any(line.num_layers > 1 for line in lines):
-        words.append("a .. b: layers on the same part, of which only b sends anything.")
+        words.append(
+            "a .. b: layers on the same part, of which only b sends anything, or split by rows in the same way."
+            if any(line.num_layers > 1 and line.split == "by rows" for line in lines)
+            else "a .. b: layers on the same part, of which only b sends anything."
+        )
     words += [character_key(plan.settings.k), *whole_layers(plan)]
     return [line for word in words for line in wrap(word, width, subsequent_indent="  ")]

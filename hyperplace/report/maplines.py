@@ -9,7 +9,7 @@ import numpy as np
 from hyperplace.values.arrays import Ints
 from hyperplace.values.plan import Plan, PlannedLayer, Ranges, Reduction, Shard, Transfer
 
-MANY_LAYERS = 40  # above this, neighbours on the same single part share a line
+MANY_LAYERS = 40  # above this, neighbours on the same single part, or with the same rows everywhere, share a line
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,10 @@ def _size(ranges: Ranges) -> int:
 
 
 def _collapsed(lines: list[MapLine]) -> list[MapLine]:
-    """Join neighbours on the same single part; a line ends where bytes leave, so its last layer sends them."""
+    """Join neighbours on the same single part, and those whose rows are split in the same way.
+
+    On a single part a line ends where bytes leave, so its last layer sends them.
+    """
     joined: list[MapLine] = []
     for line in lines:
         before = joined[-1] if joined else None
@@ -148,6 +151,8 @@ def _collapsed(lines: list[MapLine]) -> list[MapLine]:
 
 
 def _continues(before: MapLine, line: MapLine) -> bool:
+    if before.split == line.split == "by rows" and not (before.kernels or line.kernels):
+        return before.owners == line.owners
     alone = before.is_on_one_part and line.is_on_one_part and not before.sent_bytes
     return alone and before.owners[0].part == line.owners[0].part
 
@@ -159,9 +164,9 @@ def _join(before: MapLine, line: MapLine) -> MapLine:
         line.last,
         num_layers=before.num_layers + line.num_layers,
         num_filters=num_filters,
-        owners=(Run(line.owners[0].part, num_filters),),
+        owners=line.owners if line.split == "by rows" else (Run(line.owners[0].part, num_filters),),
         kernels=(),
-        sent_bytes=line.sent_bytes,
+        sent_bytes=before.sent_bytes + line.sent_bytes,
         partial_bytes=0,
         split=line.split,
     )

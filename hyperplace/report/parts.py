@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING
 
 from hyperplace.report.bars import part_list
-from hyperplace.report.tables import MIB
 from hyperplace.report.terminal import TerminalTable
 from hyperplace.report.work import work_scale
 from hyperplace.values.partition import balance_limit
 from hyperplace.values.plan import Plan
+from hyperplace.values.sizes import byte_scale, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,13 +28,14 @@ def parts_table(plan: Plan) -> "pd.DataFrame":
     table = pd.DataFrame({"part": range(len(parts))})
     table["work %"] = [100 * part.work / total if total else 0.0 for part in parts]
     table[f"work {scale.name}"] = [scale.of(part.work, unit) for part in parts]
-    for name, field in COLUMNS.items():
-        table[f"{name} MiB"] = [getattr(part, f"{field}_bytes") / MIB for part in parts]
     sent, received = traffic(plan)
-    table["sent MiB"] = [num_bytes / MIB for num_bytes in sent]
-    table["received MiB"] = [num_bytes / MIB for num_bytes in received]
-    table["messages out"] = [part.num_sent for part in parts]
-    table["messages in"] = [part.num_received for part in parts]
+    sizes = {name: [getattr(part, f"{field}_bytes") for part in parts] for name, field in COLUMNS.items()}
+    sizes |= {"sent": sent, "received": received}
+    for names in (tuple(COLUMNS), ("sent", "received")):
+        unit_of = byte_scale(num_bytes for name in names for num_bytes in sizes[name])
+        for name in names:
+            table[f"{name} {unit_of.name}"] = [unit_of.of(num_bytes) for num_bytes in sizes[name]]
+    table["messages out"], table["messages in"] = messages(plan)
     return table
 
 
@@ -49,6 +50,23 @@ def traffic(plan: Plan) -> tuple[list[int], list[int]]:
     for (_, source, target), num_bytes in plan.moved_bytes.items():
         sent[source] += num_bytes
         received[target] += num_bytes
+    return sent, received
+
+
+def messages(plan: Plan) -> tuple[list[int], list[int]]:
+    """Return how many messages every part sends and receives, of the same work as `traffic`."""
+    parts = plan.metrics.parts
+    if not plan.metrics.judges_training:
+        return [part.num_sent for part in parts], [part.num_received for part in parts]
+    sent, received = [0] * len(parts), [0] * len(parts)
+    routes = [(message.source, message.target) for message in plan.messages]
+    routes += [(message.target, message.source) for message in plan.messages if message.learns]
+    for replica in plan.replicas:  # gradients there and weights back, and statistics both ways in both passes
+        both_ways = [(replica.part, replica.owner), (replica.owner, replica.part)]
+        routes += both_ways * (bool(replica.parameter_bytes) + 2 * bool(replica.statistics_bytes))
+    for source, target in routes:
+        sent[source] += 1
+        received[target] += 1
     return sent, received
 
 
@@ -72,7 +90,7 @@ def proof_lines(plan: Plan) -> list[str]:
     lines = [f"{metrics.verdict}, found by {metrics.found_by}" if metrics.found_by else metrics.verdict]
     if metrics.bound_bytes:
         which = "such placement" if metrics.is_bound_one_way else f"{plan.settings.grain} placement"
-        lines[0] += f"; no balanced {which} moves less than {metrics.bound_bytes / MIB:.1f} MiB"
+        lines[0] += f"; no balanced {which} moves less than {size(metrics.bound_bytes)}"
     if metrics.is_cut_short:
         lines.append("the search was cut short: another run may end elsewhere; --time-limit 0 runs it to the end")
     if plan.settings.batch_norm == "per-shard" and plan.replicas:

@@ -7,7 +7,8 @@ import time
 import torch
 from torch.nn import functional as F
 
-from hyperplace.errors import HyperplaceError
+from hyperplace.errors import FileError, HyperplaceError
+from hyperplace.files.write import open_whole
 from hyperplace.runtime.table import Program
 from hyperplace.runtime.trainer import SCHEDULES, RunSettings, Trainer
 from hyperplace.runtime.weights import Training
@@ -16,25 +17,45 @@ from hyperplace.runtime.weights import Training
 def main(program: Program) -> None:
     """Train on random rows with plain SGD and print loss, speed and bytes; options are those of --help."""
     options = _options(program)
-    torch.manual_seed(options.seed)
-    settings = RunSettings(options.schedule, options.in_flight, seed=options.seed)
     training = Training(lambda parameters: torch.optim.SGD(parameters, lr=options.lr))
     try:
-        state = torch.load(options.weights, weights_only=True) if options.weights else _random_state(program)
+        torch.manual_seed(options.seed)
+        settings = RunSettings(options.schedule, options.in_flight, seed=options.seed)
+        state = _read_state(options.weights) if options.weights else _random_state(program)
         with Trainer(program, state, training=training, loss=_loss, settings=settings) as trainer:
             _train(trainer, options)
             if options.save:
-                torch.save(trainer.state_dict(), options.save)
+                with open_whole(options.save) as file:
+                    torch.save(trainer.state_dict(), file)
     except (HyperplaceError, OSError) as fault:
         raise SystemExit(f"error: {fault}") from None
 
 
+def _read_state(path: str) -> dict[str, torch.Tensor]:
+    try:
+        state = torch.load(path, weights_only=True, map_location="cpu")
+    except OSError as fault:
+        raise FileError(f"cannot read {path}: {fault.strerror or fault}") from None
+    except Exception as fault:  # whatever torch and pickle say of a file that is something else
+        raise FileError(f"cannot read {path}: it is no state dict of torch.save ({type(fault).__name__})") from None
+    if not (isinstance(state, dict) and all(isinstance(value, torch.Tensor) for value in state.values())):
+        raise FileError(f"cannot use {path}: it holds no state dict; save model.state_dict() with torch.save")
+    return state
+
+
+def _count(text: str) -> int:
+    """Return a number from 1 up, as argparse wants its types."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 up")
+    return int(text)
+
+
 def _options(program: Program) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=f"Train {program.name} on made-up data, one thread per part.")
-    parser.add_argument("--steps", type=int, default=10, help="mini-batches")
-    parser.add_argument("--batch", type=int, default=program.batch, help="rows of a mini-batch")
+    parser.add_argument("--steps", type=_count, default=10, help="mini-batches")
+    parser.add_argument("--batch", type=_count, default=program.batch, help="rows of a mini-batch")
     parser.add_argument("--schedule", choices=SCHEDULES, default="async")
-    parser.add_argument("--in-flight", type=int, default=4, help="mini-batches under way at once")
+    parser.add_argument("--in-flight", type=_count, default=4, help="mini-batches under way at once")
     parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--weights", help="start from this state dict (a file of torch.save)")

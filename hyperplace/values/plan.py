@@ -21,12 +21,14 @@ from hyperplace.values.facts import Facts
 from hyperplace.values.faults import first_of, plan_faults
 from hyperplace.values.ranges import Range as Range
 from hyperplace.values.ranges import Ranges as Ranges
+from hyperplace.values.sizes import size
 
 GRAINS = ("coarse", "fine", "hybrid")
 AUTO = "auto"  # asked for: whichever grain moves least in training
 FC = ("neurons", "whole")
 COSTS = ("measured", "flops")
 BATCH_NORMS = ("exact", "per-shard")
+MOST_ROWS = 2**16  # of a mini-batch: cells are counted one by one
 PROVEN_GAP = 1e-3  # a volume this close to its bound counts as optimal
 
 
@@ -70,17 +72,19 @@ class Settings:
 
     def _value_faults(self) -> Iterator[str]:
         if self.k < 1:
-            yield f"k={self.k} is not a number of parts; give --k 1 or more"
+            yield f"k={self.k} is not a number of parts; give a k of 1 or more"
         if not (math.isfinite(self.imbalance) and self.imbalance >= 0):
-            yield f"imbalance {self.imbalance} is not a ratio; give --imbalance 0 or more, such as 0.1"
+            yield f"imbalance {self.imbalance} is not a ratio; give an imbalance of 0 or more, such as 0.1"
         if self.batch < 1:
-            yield f"batch {self.batch} has no rows; give --batch 1 or more"
+            yield f"batch {self.batch} has no rows; give a batch of 1 or more"
+        if self.batch > MOST_ROWS:
+            yield f"batch {self.batch:.7g} is more than {MOST_ROWS:,} rows; give a smaller batch"
         if self.blocks is not None and self.blocks < 1:
             yield f"blocks {self.blocks} is less than 1; give the most blocks per layer, or all"
         if self.row_blocks < 1:
-            yield f"row blocks {self.row_blocks} is less than 1; give --row-blocks 1 or more"
+            yield f"row blocks {self.row_blocks} is less than 1; give 1 row block or more"
         if not 0 <= self.seed < 2**31:
-            yield f"seed {self.seed} is outside 0..{2**31 - 1}; give another --seed"
+            yield f"seed {self.seed} is outside 0..{2**31 - 1}; give another seed"
         words = (
             ("grain", self.grain, (*GRAINS, AUTO)),
             ("fc", self.fc, FC),
@@ -309,10 +313,11 @@ class Plan:
 
     def __repr__(self) -> str:
         s, m = self.settings, self.metrics
-        volume = f"{m.judged_bytes / 2**20:.1f} MiB {'in training' if m.judges_training else 'forward'}"
+        volume = f"{size(m.judged_bytes)} {'in training' if m.judges_training else 'forward'}"
+        count = len(self.messages)
         return (
             f"Plan({s.model}, k={s.k}, {s.grain} by {s.partitioner}, max/avg {m.max_over_avg:.3f}, "
-            f"{volume} in {len(self.messages)} messages)"
+            f"{volume}, {count} message{'s' * (count != 1)} forward)"
         )
 
     @property

@@ -50,6 +50,7 @@ class Profile:
     batch: int
     layers: tuple[LayerCost, ...]
     machine: str = ""  # what the measurement ran on; empty for flops
+    graph: str = ""  # the mark of the layers it is of; empty where not known
 
     def __post_init__(self) -> None:
         if faults := list(self._faults()):

@@ -32,9 +32,11 @@ class Links(ArrayValue):
         targets: list[int] = self.targets[self.offsets[run] : self.offsets[run + 1]].tolist()
         return targets
 
-    def reversed(self) -> "Links":
-        lists: list[set[int]] = [set() for _ in range(len(self.offsets) - 1)]
-        for run in range(len(lists)):
+    def reversed(self, num_targets: int | None = None) -> "Links":
+        """Return the lists the other way round; targets are runs too unless their number is told."""
+        num_lists = len(self.offsets) - 1
+        lists: list[set[int]] = [set() for _ in range(num_lists if num_targets is None else num_targets)]
+        for run in range(num_lists):
             for target in self[run]:
                 lists[target].add(run)
         return Links.of(lists)

@@ -70,7 +70,7 @@ def test_same_seed_same_files(run, tmp_path) -> None:
 
 
 def test_measured_costs_are_remembered(run, tmp_path) -> None:
-    options = ("partition", "lenet5", "--k", 2, "--grain", "coarse", "--json")
+    options = ("partition", "lenet5", "--k", 2, "--grain", "coarse", "--costs", "measured", "--json")
     first = json.loads(run(*options, "--out", tmp_path / "a").out)
     again = json.loads(run(*options, "--out", tmp_path / "b").out)
     assert first["costs"] == "measured"

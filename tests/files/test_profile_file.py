@@ -54,7 +54,7 @@ def edited(*path, to):
     [
         ("[]", "not a profile file"),
         (edited("hyperplace", to="plan"), "not a profile file"),
-        (edited("version", to=2), "profile version 2 cannot be read, only 1; make it again"),
+        (edited("version", to=1), "profile version 1 cannot be read, only 2; make it again"),
         (edited("machine", to=KeyError), "profile has no 'machine'"),
         (edited("surprise", to=1), "profile has an unknown entry 'surprise'"),
         (edited("layers", 1, "timing", "rows", to=KeyError), "profile.layers[1].timing has no 'rows'"),

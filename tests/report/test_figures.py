@@ -31,7 +31,7 @@ def test_a_comparison_is_drawn_with_over_limit_rows_hollow():
     assert png(figure).startswith(b"\x89PNG")
     volume, _ = figure.axes
     hollow = [line for line in volume.lines if line.get_markerfacecolor() == "white"]
-    assert [list(line.get_xdata()) for line in hollow] == [[4]]
+    assert [list(line.get_xdata()) for line in hollow] == [[4], [4]]  # one by its own limit, one by the others'
 
 
 @pytest.mark.parametrize("rows", [(), (row("layer-wise", 1, 0),), (row("layer-wise", 2, 0),)])

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from hyperplace.errors import UsageError
 from hyperplace.steps.partition.baselines import dataparallel, horizontal, incremental, random, single
+from hyperplace.steps.partition.general import best_of
 from hyperplace.steps.partition.kahypar import kahypar
 from hyperplace.steps.partition.layerwise import layerwise
 from hyperplace.steps.partition.mtkahypar import mtkahypar
@@ -48,3 +49,9 @@ def partition(
     task = Task(hypergraph, num_parts, imbalance, seed=seed, time_limit_s=time_limit_s, stop=stop)
     find = PARTITIONERS[partitioner] if num_parts > 1 else single
     return Partition(find(task), int(num_parts), partitioner)
+
+
+def balanced(hypergraph: Hypergraph, num_parts: int, imbalance: float) -> Partition:
+    """Return the incremental partition brought within the imbalance, at once; BalanceError where that fails."""
+    task = Task(hypergraph, num_parts, imbalance)
+    return Partition(best_of(task, [incremental(task)]), num_parts, "incremental")

@@ -33,7 +33,7 @@ def partition_with(
     _check_heaviest_fits(task)
     clean = task.with_useful_nets()
     if not clean.hypergraph.num_nets:  # nothing to cut, and KaHyPar segfaults
-        return _best(clean, starts)
+        return best_of(clean, starts)
     numbers, num_runs = scaled(clean), len(configurations)
     question = Question(
         solver=solver,
@@ -48,7 +48,7 @@ def partition_with(
         starts=starts,
         num_threads=num_threads,
     )
-    return _best(clean, ask(question, limits))
+    return best_of(clean, ask(question, limits))
 
 
 def _check_heaviest_fits(task: Task) -> None:
@@ -70,7 +70,7 @@ def _check_heaviest_fits(task: Task) -> None:
     )
 
 
-def _best(task: Task, answers: Iterable[Ints]) -> Ints:
+def best_of(task: Task, answers: Iterable[Ints]) -> Ints:
     """Return the feasible answer of least volume, repairing those over the limit; pack anew only if all fail."""
     candidates = [repaired(task, answer) for answer in answers]
     if not any(_is_feasible(task, part_of) for part_of in candidates):

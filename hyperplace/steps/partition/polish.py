@@ -5,18 +5,20 @@ millions of them a second. A general partitioner gives the start, and this finds
 """
 # ruff: noqa: NPY002 - compiled code draws from numba's own generator, which is seeded through the old names
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from hyperplace.machine_code import entry, inner
 from hyperplace.values.arrays import Floats, Ints
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.partition import Partition, balance_limit, volume_bytes
 
 MOVES_PER_VERTEX = 10_000
 MOST_MOVES = 10_000_000  # about three seconds
+CHUNK = 500_000  # moves between two looks at `stop`
 HEATS = (0.4, 0.1, 0.02, 0.005)  # of the volume of an average part: a net or two may be lost for a moment, then less
 
 
@@ -41,7 +43,13 @@ class State(NamedTuple):
 
 
 def polish(
-    hypergraph: Hypergraph, found: Partition, imbalance: float, *, seed: int = 0, most_moves: int = MOST_MOVES
+    hypergraph: Hypergraph,
+    found: Partition,
+    imbalance: float,
+    *,
+    seed: int = 0,
+    most_moves: int = MOST_MOVES,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Partition:
     """Return a partition at least as good as a balanced one, within the same imbalance; `most_moves` at each heat."""
     nets = _nets(hypergraph, balance_limit(hypergraph.total_weight, found.num_parts, imbalance))
@@ -49,8 +57,20 @@ def polish(
     best = np.array(found.part_of)
     num_moves = min(most_moves, MOVES_PER_VERTEX * hypergraph.num_vertices)
     for heat in HEATS:
-        _anneal(nets, _state(nets, replace(found, part_of=best)), best, average_bytes * heat, num_moves, seed)
+        state, hot = _state(nets, replace(found, part_of=best)), average_bytes * heat
+        price = 100 * hot / nets.limit if nets.limit > 0 else 0.0
+        course = np.array([0.0, 0.0, 0.0, hot, price])
+        for first in range(0, num_moves, CHUNK):
+            if stop():
+                break
+            _anneal(nets, state, best, course, (first, min(first + CHUNK, num_moves), num_moves), seed)
     return replace(found, part_of=best)
+
+
+def warm_up() -> None:
+    """Polish two vertices, so that all that is compiled has been."""
+    pair = Hypergraph(np.array([0, 2]), np.array([0, 1]), np.array([1, 1]), np.array([4]))
+    polish(pair, Partition(np.array([0, 1]), 2), 0.1, most_moves=10)
 
 
 def _nets(hypergraph: Hypergraph, limit: float) -> Nets:
@@ -75,7 +95,7 @@ def _state(nets: Nets, found: Partition) -> State:
     return State(np.array(found.part_of), pins_on, load)
 
 
-@numba.njit(cache=True)
+@inner()
 def _move(nets: Nets, state: State, vertex: int, target: int) -> float:
     """Move a vertex and return by how many bytes the volume grows."""
     source, growth = state.part_of[vertex], 0.0
@@ -93,7 +113,7 @@ def _move(nets: Nets, state: State, vertex: int, target: int) -> float:
     return growth
 
 
-@numba.njit(cache=True)
+@inner()
 def _neighbour(nets: Nets, vertex: int) -> int:
     """Draw a vertex that shares a net with this one."""
     first, last = nets.nets_of[vertex], nets.nets_of[vertex + 1]
@@ -103,19 +123,23 @@ def _neighbour(nets: Nets, vertex: int) -> int:
     return nets.pins[np.random.randint(nets.offsets[net], nets.offsets[net + 1])]
 
 
-@numba.njit(cache=True)
+@inner()
 def _overload(nets: Nets, state: State, one: int, other: int) -> float:
     return max(0.0, state.load[one] - nets.limit) + max(0.0, state.load[other] - nets.limit)
 
 
-@numba.njit(cache=True, nogil=True)
-def _anneal(nets: Nets, state: State, best: Ints, hot: float, num_moves: int, seed: int) -> None:
-    """Keep the best balanced partition seen in `best`; it starts as the state's own, which is balanced."""
-    np.random.seed(seed)
-    volume, lowest, excess, heat = 0.0, 0.0, 0.0, hot
-    price = 100 * hot / nets.limit if nets.limit > 0 else 0.0
-    cooling, rising = 0.001 ** (1000.0 / num_moves), 300.0 ** (1000.0 / num_moves)
-    for step in range(num_moves):
+@entry(nogil=True)
+def _anneal(nets: Nets, state: State, best: Ints, course: Floats, span: tuple[int, int, int], seed: int) -> None:
+    """Make moves span[0]..span[1] of span[2]; keep the best balanced partition seen in `best`.
+
+    It starts as the state's own, which is balanced. `course` is what goes on from span to span: volume and lowest
+    volume against the start, excess, heat, and the price of excess.
+    """
+    if span[0] == 0:
+        np.random.seed(seed)
+    volume, lowest, excess, heat, price = course
+    cooling, rising = 0.001 ** (1000.0 / span[2]), 300.0 ** (1000.0 / span[2])
+    for step in range(span[0], span[1]):
         if step % 1000 == 999:
             heat, price = heat * cooling, price * rising
         vertex = np.random.randint(len(state.part_of))
@@ -140,3 +164,4 @@ def _anneal(nets: Nets, state: State, best: Ints, hot: float, num_moves: int, se
             if swaps:
                 _move(nets, state, back, target)
             _move(nets, state, vertex, source)
+    course[0], course[1], course[2], course[3], course[4] = volume, lowest, excess, heat, price

@@ -6,6 +6,7 @@ temporary folder; whatever goes wrong becomes a PartitionerError with the end of
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +59,9 @@ class Limits:
 def ask(question: Question, limits: Limits, script: Path = HERE / "child.py") -> Ints:
     """Return one row of parts per seed, or raise a PartitionerError."""
     try:
-        with tempfile.TemporaryDirectory(prefix="hyperplace-", ignore_cleanup_errors=True) as folder:
+        _sweep()
+        prefix = f"{_family()}{os.getpid()}-"
+        with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
             request, answer, log = (Path(folder) / name for name in ("request.npz", "answer.npz", "log"))
             np.savez(request, **asdict(question))
             code = _run([str(script), str(request), str(answer)], log, limits)
@@ -71,6 +75,34 @@ def ask(question: Question, limits: Limits, script: Path = HERE / "child.py") ->
         ) from None
     except OSError as fault:
         raise PartitionerError(f"the {question.solver} process could not be started: {fault}") from fault
+
+
+@cache
+def _sweep() -> None:
+    """Remove, once, the folders that killed processes have left."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_family()}*"):
+        pid = folder.name.removeprefix(_family()).partition("-")[0]
+        if pid.isdecimal() and not _is_alive(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@cache
+def _family() -> str:
+    """Return how the names of our folders begin: with who counts the processes, as containers may share a disk."""
+    try:
+        return f"hyperplace-{os.stat('/proc/self/ns/pid').st_ino}-"
+    except OSError:
+        return "hyperplace-"
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    return True
 
 
 def _run(arguments: list[str], log: Path, limits: Limits) -> int:

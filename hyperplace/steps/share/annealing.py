@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hyperplace.machine_code import entry, inlined
 from hyperplace.steps.share.compiled import (
     Schedule,
     below,
@@ -20,8 +21,6 @@ from hyperplace.steps.share.compiled import (
     draw_near,
     draw_run,
     enlist,
-    entry,
-    inlined,
     open_part,
 )
 from hyperplace.values.arrays import Floats, Ints

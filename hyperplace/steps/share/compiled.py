@@ -1,22 +1,13 @@
-"""What both local searches are compiled with and from: decorators, random numbers, cooling, and lists of links.
-
-numba's cache looks at the file of an entry only: after a change here touch the files of the entries too.
-"""
+"""What both local searches are compiled from: random numbers, cooling, and lists of links."""
 # ruff: noqa: NPY002 - compiled code draws from numba's own generator, which is seeded through the old names
 
-from functools import partial
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
+from hyperplace.machine_code import entry, inlined
 from hyperplace.values.arrays import Ints
 from hyperplace.values.runs import Links
-
-# A problem and its state are some 140 words to pass on, which costs more than most small functions do: so they go into
-# their caller. Only what Python calls is cached and gets wrappers; to build them for all takes seconds.
-inlined = partial(numba.njit, error_model="numpy", forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-entry = partial(numba.njit, error_model="numpy", cache=True)
 
 
 class Schedule(NamedTuple):

@@ -7,7 +7,8 @@ journal, so that a move can be taken back. Overload is allowed at a price that r
 
 from typing import NamedTuple
 
-from hyperplace.steps.share.compiled import delist, enlist, entry
+from hyperplace.machine_code import entry, inlined, inner
+from hyperplace.steps.share.compiled import delist, enlist
 from hyperplace.values.arrays import Floats, Ints
 
 
@@ -23,8 +24,11 @@ class Problem(NamedTuple):
     splits_rows: Ints
     readers: Ints  # the runs that read all of a run
     tied: Ints  # the runs that read a run channel by channel
-    feeds: Ints  # the runs that a run reads, either way
+    feeds: Ints  # the runs that a run reads all of, and, as -1 - run, those it reads channel by channel
     near: Ints  # all of these
+    circle_of: Ints  # [run]: the circle of those that read all of it; runs that the same ones read have the same
+    circles: Ints  # the circles a run is in
+    members: Ints  # the runs of a circle
     limit: float
 
 
@@ -34,32 +38,31 @@ class State(NamedTuple):
     counts: Ints  # [run, part]
     by_rows: Ints  # [run]
     received: Floats  # [run, part]: the bytes of the run that the part must receive
+    wanted: Floats  # [circle, part]: the share of rows of which the part wants all filters
+    is_changed: Ints  # [circle]: what the present put() has changed
     load: Floats  # [part]
     totals: Floats  # volume, overload
     parts_of: Ints  # these three as in compiled.py
     runs_on: Ints
     places: Ints
-    journal: Ints  # of the present move: how many, then run, part (-1: turned), count before of each
+    journal: Ints  # of the present move: how many and its number, then run, part (-1: turned), count before of each
+    noted_in: Ints  # [run]: the number of the last move that changed it
 
 
-@entry()
+@inlined()
 def units_of(problem: Problem, state: State, run: int) -> int:
     return problem.batch if state.by_rows[run] else problem.sizes[run]
 
 
-@entry()
+@inlined()
 def share_of(problem: Problem, state: State, run: int, part: int) -> float:
     return float(state.counts[run, part] / units_of(problem, state, run))
 
 
-@entry()
+@inlined()
 def receive(problem: Problem, state: State, run: int, part: int) -> None:
     """Count again the bytes of a run that a part must receive."""
-    rows, filters = 0.0, 0.0  # of which the part wants all filters, and all rows
-    for i in range(problem.readers[run], problem.readers[run + 1]):
-        reader = problem.readers[i]
-        if state.counts[reader, part] > 0:
-            rows = max(rows, share_of(problem, state, reader, part) if state.by_rows[reader] else 1.0)
+    rows, filters = state.wanted[problem.circle_of[run], part], 0.0  # of which all filters are wanted, and all rows
     for i in range(problem.tied[run], problem.tied[run + 1]):
         reader = problem.tied[i]
         share = share_of(problem, state, reader, part)
@@ -75,7 +78,34 @@ def receive(problem: Problem, state: State, run: int, part: int) -> None:
     state.received[run, part] = total
 
 
-@entry()
+@inlined()
+def wish(problem: Problem, state: State, run: int, count: int) -> float:
+    """Return of which share of rows a part with so much of a run wants all filters."""
+    if count == 0:
+        return 0.0
+    return float(count / problem.batch) if state.by_rows[run] else 1.0
+
+
+@inlined()
+def want(problem: Problem, state: State, run: int, part: int, before: int) -> None:
+    """Note what the circles of a run want now: only where the run was the most eager one all are asked again."""
+    old = wish(problem, state, run, before)
+    new = wish(problem, state, run, state.counts[run, part])
+    for i in range(problem.circles[run], problem.circles[run + 1]):
+        circle = problem.circles[i]
+        most = state.wanted[circle, part]
+        if new >= most:
+            most = new
+        elif old >= most:
+            most = new
+            for j in range(problem.members[circle], problem.members[circle + 1]):
+                reader = problem.members[j]
+                most = max(most, wish(problem, state, reader, state.counts[reader, part]))
+        state.is_changed[circle] = int(most != state.wanted[circle, part])
+        state.wanted[circle, part] = most
+
+
+@inner()
 def put(problem: Problem, state: State, run: int, part: int, count: int) -> None:
     """Set how much of a run a part has, and all that depends on it."""
     before = state.counts[run, part]
@@ -93,12 +123,18 @@ def put(problem: Problem, state: State, run: int, part: int, count: int) -> None
         enlist(state, run, part)
     elif step < 0:
         delist(state, run, part)
+    want(problem, state, run, part, before)
     receive(problem, state, run, part)
     for i in range(problem.feeds[run], problem.feeds[run + 1]):
-        receive(problem, state, problem.feeds[i], part)
+        # -1 - run: it is read channel by channel, where every change counts
+        feed = problem.feeds[i]
+        if feed < 0:
+            receive(problem, state, -1 - feed, part)
+        elif state.is_changed[problem.circle_of[feed]]:
+            receive(problem, state, feed, part)
 
 
-@entry()
+@inner()
 def turn(problem: Problem, state: State, run: int) -> None:
     """Split a run the other way; it must be on no part at this moment."""
     note(state, run, -1, 0)
@@ -107,20 +143,21 @@ def turn(problem: Problem, state: State, run: int) -> None:
     state.totals[0] += -problem.copy_bytes[run] if state.by_rows[run] else problem.copy_bytes[run]
 
 
-@entry()
+@inlined()
 def note(state: State, run: int, part: int, before: int) -> None:
     i = state.journal[0, 0] + 1
     state.journal[i, 0], state.journal[i, 1], state.journal[i, 2] = run, part, before
     state.journal[0, 0] = i
+    state.noted_in[run] = state.journal[0, 1]
 
 
-@entry()
+@inlined()
 def has_room(state: State) -> bool:
     """Say whether the journal has room for another change of a whole run."""
     return bool(state.journal[0, 0] + 3 * len(state.load) + 4 < len(state.journal))
 
 
-@entry()
+@inner()
 def take_back(problem: Problem, state: State) -> None:
     """Undo the present move."""
     for i in range(state.journal[0, 0], 0, -1):
@@ -133,7 +170,7 @@ def take_back(problem: Problem, state: State) -> None:
     state.journal[0, 0] = 0
 
 
-@entry()
+@inner()
 def settle(problem: Problem, state: State) -> None:
     """Add up volume and overload afresh, so that rounding does not pile up."""
     state.totals[:] = 0.0
@@ -148,7 +185,13 @@ def settle(problem: Problem, state: State) -> None:
 
 @entry()
 def begin(problem: Problem, state: State) -> None:
-    """Count what every part receives of every run."""
+    """Count what every part wants and receives of every run."""
+    for circle in range(len(state.wanted)):
+        for i in range(problem.members[circle], problem.members[circle + 1]):
+            reader = problem.members[i]
+            for part in range(len(state.load)):
+                wanted = wish(problem, state, reader, state.counts[reader, part])
+                state.wanted[circle, part] = max(state.wanted[circle, part], wanted)
     for run in range(len(problem.sizes)):
         for part in range(len(state.load)):
             receive(problem, state, run, part)

@@ -12,7 +12,7 @@ from hyperplace.steps.share.hybrid_annealing import Problem, State, begin
 from hyperplace.steps.share.hybrid_moves import anneal
 from hyperplace.values.arrays import Ints
 from hyperplace.values.modes import HybridRuns, ModeShares, modes_volume, modes_work
-from hyperplace.values.runs import Links
+from hyperplace.values.runs import Links, Runs
 
 CHUNK = 100_000  # moves between two looks at `stop`
 JOURNAL = 8192  # lines of one move at most
@@ -74,6 +74,14 @@ def search_modes(
     return ModeShares(*best, "local") if best_bytes < np.inf else None
 
 
+def warm_up() -> None:
+    """Search a graph of two runs, so that all that is compiled has been."""
+    sizes, solid, none = np.array([2, 2]), np.array([0, 0]), Links.of([set(), set()])
+    runs = Runs(("a", "b"), solid, sizes, np.ones(2), sizes, solid, Links.of([{1}, set()]), none)
+    start = ModeShares(np.array([[1, 1], [1, 1]]), np.array([0, 1]))
+    search_modes(HybridRuns(runs, 2, sizes, np.array([1, 1])), 3.0, [start], num_moves=100, num_restarts=1)
+
+
 def _bytes_if_balanced(hybrid: HybridRuns, shares: ModeShares, limit: float) -> float:
     return modes_volume(hybrid, shares) if modes_work(hybrid, shares).max() <= limit * (1 + 1e-9) else np.inf
 
@@ -82,8 +90,8 @@ def problem_of(hybrid: HybridRuns, limit: float) -> Problem:
     """Return the runs as the compiled code wants them."""
     runs, numbers = hybrid.runs, range(len(hybrid.copy_bytes))
     feeds, mates = runs.readers.reversed(), runs.tied.reversed()
-    read = Links.of([{*feeds[r], *mates[r]} for r in numbers])
-    near = Links.of([{*runs.readers[r], *runs.tied[r], *read[r]} - {r} for r in numbers])
+    near = Links.of([{*runs.readers[r], *runs.tied[r], *feeds[r], *mates[r]} - {r} for r in numbers])
+    circle_of, members = _circles(runs)
     return Problem(
         np.array(runs.sizes),
         hybrid.batch,
@@ -94,16 +102,37 @@ def problem_of(hybrid: HybridRuns, limit: float) -> Problem:
         np.array(hybrid.splits_rows),
         packed(runs.readers),
         packed(runs.tied),
-        packed(read),
+        packed(_feeds(feeds, mates, len(numbers))),
         packed(near),
+        circle_of,
+        packed(members.reversed(len(numbers))),
+        packed(members),
         float(limit),
     )
+
+
+def _feeds(feeds: Links, mates: Links, num_runs: int) -> Links:
+    """Return what every run reads, in order; those it reads channel by channel as -1 - run."""
+    lists = [sorted({*feeds[r], *mates[r]}) for r in range(num_runs)]
+    tied = [set(mates[r]) for r in range(num_runs)]
+    targets = [-1 - feed if feed in tied[r] else feed for r, reads in enumerate(lists) for feed in reads]
+    return Links(np.cumsum([0, *map(len, lists)]), np.array(targets, np.int64))
+
+
+def _circles(runs: Runs) -> tuple[Ints, Links]:
+    """Return the circle of those that read all of each run, and the runs of every circle."""
+    numbers: dict[frozenset[int], int] = {}
+    circle_of = [numbers.setdefault(frozenset(runs.readers[r]), len(numbers)) for r in range(len(runs.layers))]
+    return np.array(circle_of, np.int64), Links.of([set(readers) for readers in numbers])
 
 
 def state_of(problem: Problem, counts: Ints, by_rows: Ints) -> State:
     """Return the shares with what is kept beside them."""
     load = (problem.work / np.where(by_rows, problem.batch, problem.sizes)) @ counts
-    journal = np.zeros((JOURNAL, 3), np.int64)
-    state = State(counts, by_rows, np.zeros(counts.shape), load, np.zeros(2), *listed(counts), journal)
+    journal, noted_in = np.zeros((JOURNAL, 3), np.int64), np.zeros(len(counts), np.int64)
+    num_circles = int(problem.circle_of.max()) + 1
+    wanted, is_changed = np.zeros((num_circles, counts.shape[1])), np.zeros(num_circles, np.int64)
+    wants = (np.zeros(counts.shape), wanted, is_changed)
+    state = State(counts, by_rows, *wants, load, np.zeros(2), *listed(counts), journal, noted_in)
     begin(problem, state)
     return state

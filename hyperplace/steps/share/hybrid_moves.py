@@ -3,7 +3,8 @@
 
 import numpy as np
 
-from hyperplace.steps.share.compiled import Schedule, below, cooled, draw_near, draw_run, entry, open_part
+from hyperplace.machine_code import entry, inlined, inner
+from hyperplace.steps.share.compiled import Schedule, below, cooled, draw_near, draw_run, open_part
 from hyperplace.steps.share.hybrid_annealing import (
     Problem,
     State,
@@ -21,7 +22,7 @@ TURN, ADOPT, SPREAD, CLOSE, EXCHANGE, ALONG = 0.05, 0.1, 0.1, 0.08, 0.03, 0.2  #
 CHAIN = 0.3  # chance that a shift is followed by another one
 
 
-@entry()
+@inlined()
 def draw_target(problem: Problem, state: State, run: int) -> int:
     """Draw the part to move to: mostly one where the run or a neighbour already is."""
     dice = np.random.random()
@@ -32,13 +33,13 @@ def draw_target(problem: Problem, state: State, run: int) -> int:
     return below(len(state.load))
 
 
-@entry()
+@inlined()
 def is_lump(problem: Problem, state: State, run: int) -> bool:
     """Say whether all of the run moves at once."""
     return bool(problem.is_solid[run]) and not state.by_rows[run]
 
 
-@entry()
+@inlined()
 def shift(problem: Problem, state: State, run: int, source: int, target: int, amount: int) -> None:
     """Take some of a run from a part to another."""
     if amount != 0 and source != target and has_room(state):
@@ -46,7 +47,7 @@ def shift(problem: Problem, state: State, run: int, source: int, target: int, am
         put(problem, state, run, target, state.counts[run, target] + amount)
 
 
-@entry()
+@inlined()
 def draw_amount(problem: Problem, state: State, run: int, source: int, target: int) -> int:
     """Draw how much to move: all, as much as fits, as much as is too much, as a neighbour has, or some."""
     present: int = state.counts[run, source]
@@ -66,7 +67,7 @@ def draw_amount(problem: Problem, state: State, run: int, source: int, target: i
     return max(0, min(amount, present))
 
 
-@entry()
+@inner()
 def shift_near(problem: Problem, state: State, chance: float) -> None:
     """Let the neighbours of what was shifted come along in proportion, each with a chance, and their neighbours."""
     i = 1
@@ -90,22 +91,19 @@ def shift_near(problem: Problem, state: State, chance: float) -> None:
                 )
 
 
-@entry()
+@inlined()
 def is_changed(state: State, run: int) -> bool:
-    found = False
-    for i in range(1, state.journal[0, 0] + 1):
-        found = found or state.journal[i, 0] == run
-    return found
+    return bool(state.noted_in[run] == state.journal[0, 1])
 
 
-@entry()
+@inlined()
 def lift(problem: Problem, state: State, run: int) -> None:
     """Take a run from all parts."""
     while state.parts_of[run, 0] > 0:
         put(problem, state, run, state.parts_of[run, 1], 0)
 
 
-@entry()
+@inner()
 def lay(problem: Problem, state: State, run: int, parts: Ints, shares: Ints, total: int) -> None:
     """Put a lifted run on the parts in proportion to their shares, which sum up to the total."""
     units, done, given = units_of(problem, state, run), 0, 0
@@ -119,7 +117,7 @@ def lay(problem: Problem, state: State, run: int, parts: Ints, shares: Ints, tot
         given = upto
 
 
-@entry()
+@inner()
 def turn_run(problem: Problem, state: State, run: int) -> None:
     """Split a run the other way, over the same parts in proportion."""
     if problem.splits_rows[run] and has_room(state):
@@ -130,7 +128,7 @@ def turn_run(problem: Problem, state: State, run: int) -> None:
         lay(problem, state, run, parts, shares, total)
 
 
-@entry()
+@inner()
 def adopt(problem: Problem, state: State, run: int, model: int) -> None:
     """Split and place a run like another one."""
     if not has_room(state) or run == model:
@@ -143,7 +141,7 @@ def adopt(problem: Problem, state: State, run: int, model: int) -> None:
     lay(problem, state, run, parts, shares, total)
 
 
-@entry()
+@inner()
 def pass_on_to_near(problem: Problem, state: State, run: int, chance: float) -> None:
     """Let neighbours adopt a run's places, and theirs after them, each with a chance."""
     while np.random.random() < chance and has_room(state):
@@ -154,7 +152,7 @@ def pass_on_to_near(problem: Problem, state: State, run: int, chance: float) -> 
         run = near
 
 
-@entry()
+@inner()
 def spread(problem: Problem, state: State, run: int) -> None:
     """Share a run out evenly over its parts, perhaps with one more or one less, and neighbours with it."""
     if not has_room(state) or is_lump(problem, state, run):
@@ -177,7 +175,7 @@ def spread(problem: Problem, state: State, run: int) -> None:
     pass_on_to_near(problem, state, run, 0.6)
 
 
-@entry()
+@inner()
 def pass_on(problem: Problem, state: State, part: int, back: int, work: float) -> int:
     """Shift about so much work from the part, back or to a part that has some of the run; return where to."""
     run = draw_run(state, part)
@@ -191,7 +189,7 @@ def pass_on(problem: Problem, state: State, part: int, back: int, work: float) -
     return target
 
 
-@entry()
+@inner()
 def close(problem: Problem, state: State, run: int, source: int) -> None:
     """Spread what a part has of a run over the other parts that have some of it, as far as there is room."""
     count, work = state.parts_of[run, 0], problem.work[run] / units_of(problem, state, run)
@@ -205,14 +203,14 @@ def close(problem: Problem, state: State, run: int, source: int) -> None:
                 return
 
 
-@entry()
+@inner()
 def exchange(problem: Problem, state: State, run: int, source: int, target: int) -> None:
     """Exchange what two parts have of a few consecutive runs."""
     for other in range(run, min(len(problem.sizes), run + 2 + below(12))):
         shift(problem, state, other, source, target, state.counts[other, source] - state.counts[other, target])
 
 
-@entry()
+@inner()
 def carry(problem: Problem, state: State, run: int, source: int, target: int, along: bool) -> None:
     """Shift some of a run, perhaps with its neighbours, then pass on what is too much from part to part."""
     amount = draw_amount(problem, state, run, source, target)
@@ -226,10 +224,11 @@ def carry(problem: Problem, state: State, run: int, source: int, target: int, al
         part = pass_on(problem, state, part, source, excess if excess > 0 else work)
 
 
-@entry()
+@inner()
 def move(problem: Problem, state: State) -> None:
     """Make a random move."""
     state.journal[0, 0] = 0
+    state.journal[0, 1] += 1
     run = below(len(problem.sizes))
     dice = np.random.random()
     if dice < TURN:

@@ -67,6 +67,14 @@ def search(
     return Shares(best, "local") if best_bytes < np.inf else None
 
 
+def warm_up() -> None:
+    """Search a graph of two runs, so that all that is compiled has been."""
+    one, none = np.array([1.0, 1.0]), Links.of([set(), set()])
+    sizes, map_bytes, solid = np.array([2, 2]), np.array([4, 4]), np.array([0, 0])
+    runs = Runs(("a", "b"), np.array([0, 0]), sizes, one, map_bytes, solid, Links.of([{1}, set()]), none)
+    search(runs, 2, 3.0, num_moves=100, num_restarts=1)
+
+
 def lengths(most_moves: int) -> list[int]:
     """Return the number of moves of every restart, none more than the most."""
     return [min(most_moves, moves) for count, moves in ROUNDS for _ in range(count)]

@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import numba
 import numpy as np
 import pytest
 from hybrid_cases import best_of_all_ways, random_hybrid, random_modes
@@ -22,6 +23,16 @@ CASES = [(shape, seed) for shape in SHAPES for seed in range(3)]
 FEW = [case for case in CASES if len(random_hybrid(*case).copy_bytes) <= 4]  # runs, so that all ways can be tried
 
 
+@numba.njit
+def moved(problem, state):
+    move(problem, state)
+
+
+@numba.njit
+def taken_back(problem, state):
+    take_back(problem, state)
+
+
 @pytest.mark.parametrize(("shape", "seed"), CASES)
 def test_every_move_keeps_the_books(shape, seed):
     hybrid = random_hybrid(shape, seed, batch=8, largest=6)
@@ -32,7 +43,7 @@ def test_every_move_keeps_the_books(shape, seed):
     seed_moves(seed)
     for number in range(300):
         before = state.counts.copy(), state.by_rows.copy(), state.totals.copy()
-        move(problem, state)
+        moved(problem, state)
         now = ModeShares(state.counts, state.by_rows)
         assert state.counts.min() >= 0
         assert np.array_equal(now.counts.sum(axis=1), hybrid.units(now.by_rows))
@@ -41,7 +52,7 @@ def test_every_move_keeps_the_books(shape, seed):
         overload = np.maximum(modes_work(hybrid, now) - limit, 0).sum()
         assert state.totals[1] == pytest.approx(overload, abs=1e-6)
         if number % 2:
-            take_back(problem, state)
+            taken_back(problem, state)
             assert np.array_equal(state.counts, before[0])
             assert np.array_equal(state.by_rows, before[1])
             assert state.totals.tolist() == pytest.approx(before[2].tolist(), abs=1)
