@@ -3,7 +3,12 @@
 import atexit
 import os
 import sys
+import threading
 import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+from typing import Any, NoReturn
 
 import typer
 
@@ -28,15 +33,26 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("partition")(partition)
-app.command("profile")(profile)
-app.command("generate")(generate)
-app.command("check")(check)
-app.command("train")(train)
-app.command("bench")(bench)
-app.command("export")(export)
-app.command("compare")(compare)
-app.command("models")(models)
+INTERRUPTED = 130  # as a shell says it of Ctrl-C
+
+
+class _Interrupted(Exception):
+    """Ctrl-C, under a name that typer lets through: of a KeyboardInterrupt it exits without a word."""
+
+
+def _speaking(command: Callable[..., None]) -> Callable[..., None]:
+    @wraps(command)
+    def run(*args: Any, **words: Any) -> None:
+        try:
+            command(*args, **words)
+        except KeyboardInterrupt:
+            raise _Interrupted from None
+
+    return run
+
+
+for _command in (partition, profile, generate, check, train, bench, export, compare, models):
+    app.command(_command.__name__)(_speaking(_command))
 
 
 def _print_version(wanted: bool) -> None:
@@ -61,19 +77,33 @@ def main() -> None:
     atexit.register(_flush_stdout)
     try:
         app()
+        code: Any = 0
+    except SystemExit as exit:  # typer's way to end, after whatever
+        code = exit.code
     except HyperplaceError as fault:
         if debug:
             traceback.print_exc()
         print(f"error: {fault}", file=sys.stderr)
-        sys.exit(2 if isinstance(fault, UsageError) else 1)
-    except KeyboardInterrupt:
-        print("error: interrupted; nothing was written", file=sys.stderr)
-        sys.exit(130)
+        code = 2 if isinstance(fault, UsageError) else 1
+    except (KeyboardInterrupt, _Interrupted):
+        print("interrupted; what was not finished is not written", file=sys.stderr)
+        code = INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        code = 1
     except OSError as fault:  # whatever the steps read or write has become a FileError: this is stdout
         _give_up_stdout(fault)
+    _leave(code)
+
+
+def _leave(code: Any) -> NoReturn:
+    """Exit; at once where a part's thread is left in a long operation: the interpreter's own end would abort in it."""
+    if any(thread.name.startswith("hyperplace part") for thread in threading.enumerate()):
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(code if isinstance(code, int) else 1)
+    sys.exit(code)
 
 
 def _flush_stdout() -> None:
@@ -84,6 +114,6 @@ def _flush_stdout() -> None:
         _give_up_stdout(fault)
 
 
-def _give_up_stdout(fault: OSError) -> None:
+def _give_up_stdout(fault: OSError) -> NoReturn:
     print(f"error: cannot write to stdout: {(fault.strerror or str(fault)).lower()}", file=sys.stderr, flush=True)
     os._exit(1)

@@ -1,6 +1,7 @@
 """What `hyperplace train` does once its options are read: plan, train, write, say."""
 
 import json as json_text
+import signal
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hyperplace.errors import FileError, UsageError
+from hyperplace.files.write import remove_leftovers
 
 from .folder import check_folder, hold_folder
 from .history import FILES, HistoryFiles
@@ -58,6 +60,7 @@ class TrainingRun:
         folder = out or Path("results") / f"{loaded.name}-k{wanted.k}-train"
         check_folder(folder)
         hold_folder(folder)
+        remove_leftovers(folder)
         flow.devices_for(wanted.k)
         sets = load_sets(settings, [tuple(x.shape[1:]) for x in loaded.sample])
         _check_checkpoint(folder / CHECKPOINT, resume=resume)
@@ -139,7 +142,7 @@ class TrainingRun:
                 f"interrupted after {done} epochs and {outcome.num_steps} mini-batches; saved in {checkpoint}: "
                 "the same command with --resume goes on"
             )
-            raise typer.Exit(INTERRUPTED)
+            raise typer.Exit(128 + (outcome.signal or signal.SIGINT))  # as a shell says it: 130 after Ctrl-C
         say(f"written to {self.folder}/: {', '.join((PLAN, CHECKPOINT, *FILES))}")
 
     def _summary(self, rows: "Sequence[HistoryRow]") -> dict[str, Any]:

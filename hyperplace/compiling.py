@@ -94,9 +94,12 @@ def compile(
     """
     from hyperplace.runtime import RunSettings, Trainer, Training
     from hyperplace.runtime.state import StateNames, evaluated, named_tensors
+    from hyperplace.steps.capture.alone import alone
 
-    _check_values(model)
-    graph = planned_graph(model, plan, sample, tries_uses=True)
+    with alone():  # another thread may be capturing the same model, which has other tensors meanwhile
+        _check_values(model)
+        graph = planned_graph(model, plan, sample, tries_uses=True)
+        state = {**model.state_dict(), **named_tensors(model)}
     if micro_batches is None:
         micro_batches = micro_batches_for(graph, plan) if schedule == "sync" else 1
     devices = (devices,) * plan.settings.k if isinstance(devices, str) else tuple(map(str, devices))
@@ -108,7 +111,8 @@ def compile(
     if settings.micro_batches > 1:
         _check_micro_batches(graph)
     runnable = program(graph, plan)
-    names, state = StateNames.of(model, runnable), {**model.state_dict(), **named_tensors(model)}
+    with alone():
+        names = StateNames.of(model, runnable)
     evaluate = None if graph.evaluates else partial(evaluated, model, is_keyword=bool(graph.takes[1]))
     return Trainer(runnable, state, training=training, loss=loss, settings=settings, names=names, evaluate=evaluate)
 

@@ -80,7 +80,7 @@ def _target(path: Path) -> Path:
 @contextmanager
 def _temporary(target: Path) -> Iterator[BinaryIO]:
     # Not the tempfile module: its files are for their owner only, and would stay so under the final name.
-    temporary = target.with_name(f".hyperplace-{secrets.token_hex(8)}.tmp")
+    temporary = target.with_name(f".hyperplace-{os.getpid()}-{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:
             with suppress(FileNotFoundError):  # who may read the old file may read the new one, and nobody else
@@ -96,6 +96,25 @@ def shown(path: Pathlike) -> str:
     """Return a path as it can be printed: not every name on a disk is text, nor short."""
     text = os.fspath(path).encode(errors="backslashreplace").decode()
     return text if len(text) <= 200 else f"{text[:100]}...{text[-50:]}"
+
+
+def remove_leftovers(folder: Pathlike) -> None:
+    """Remove the temporary files of processes that were killed while they wrote into a folder."""
+    for path in Path(folder).glob(".hyperplace-*-*.tmp"):
+        number = path.name.split("-")[1]
+        if number.isdigit() and not _is_alive(int(number)):
+            with suppress(OSError):
+                path.unlink()
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):  # somebody else's, or no process at all
+        return True
+    return True
 
 
 def _reason(error: OSError | ValueError) -> str:

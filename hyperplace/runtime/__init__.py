@@ -9,9 +9,10 @@ from hyperplace.runtime.main import main
 from hyperplace.runtime.memory import constant, store
 from hyperplace.runtime.norms import joint, normalise, statistics, track
 from hyperplace.runtime.part import Part
+from hyperplace.runtime.run_settings import RunSettings
 from hyperplace.runtime.schedule import Action, Schedule, schedule
 from hyperplace.runtime.table import Copy, Feed, Keep, Output, Piece, Program, Receive, Segment, Send, Slot
-from hyperplace.runtime.trainer import RunSettings, Trainer
+from hyperplace.runtime.trainer import Trainer
 from hyperplace.runtime.weights import Training
 
 __all__ = [

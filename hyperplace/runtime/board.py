@@ -1,16 +1,17 @@
 """What the workers tell the caller: finished mini-batches, losses, outputs, and the first fault."""
 
 import linecache
-import threading
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from hyperplace.errors import TrainingError
+from hyperplace.runtime.bell import Bell
 from hyperplace.runtime.part import Part
 
-POLL_S = 0.2  # how often a waiting caller looks up, so that Ctrl-C gets through
+POLL_S = 0.2  # how often a waiting caller looks up without being called
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,9 @@ class Fault:
 
 def _layer_of(cause: BaseException, part: Part) -> str:
     """Return the layer whose code raised, from the comment above the line in the generated program."""
-    import sys
-
-    path = getattr(sys.modules.get(type(part).__module__), "__file__", None)
+    paths = {getattr(type(part), segment.name).__code__.co_filename for segment in part.segments}
     for frame in reversed(traceback.extract_tb(cause.__traceback__)):
-        if path is None or frame.filename != path:
+        if frame.filename not in paths:
             continue
         known = {layer for segment in part.segments for layer in segment.layers}
         for number in range(frame.lineno or 0, 0, -1):
@@ -62,53 +61,50 @@ def _layer_of(cause: BaseException, part: Part) -> str:
 
 
 class Board:
-    """A place all threads write to; the caller waits here."""
+    """What the workers write and the caller reads, by single operations of the interpreter: nobody needs a lock."""
 
-    def __init__(self, num_parts: int) -> None:
-        self._num_parts = num_parts
-        self._changed = threading.Condition()
-        self._finished: dict[int, int] = {}  # how many parts are done with a batch
-        self._outputs: dict[int, list[Tensor]] = {}
-        self.fault: Fault | None = None
+    def __init__(self, num_parts: int, on_stop: Callable[[], None]) -> None:
+        self._num_finished = [0] * num_parts  # orders with something to wait for, which all parts take in turn
+        self._outputs: list[list[Tensor]] = []
+        self._faults: list[Fault] = []
+        self._changed, self._on_stop = Bell(), on_stop
         self.is_stopped = False
 
-    def finish(self, part: int, batch: int) -> None:
-        with self._changed:
-            self._finished[batch] = self._finished.get(batch, 0) + 1
-            self._changed.notify_all()
+    @property
+    def fault(self) -> Fault | None:
+        """The first fault."""
+        return self._faults[0] if self._faults else None
 
-    def put_outputs(self, batch: int, outputs: list[Tensor]) -> None:
-        with self._changed:
-            self._outputs[batch] = outputs
-            self._changed.notify_all()
+    @property
+    def num_finished(self) -> int:
+        """How many orders all parts are done with."""
+        return min(self._num_finished)
+
+    def finish(self, part: int) -> None:
+        self._num_finished[part] += 1
+        self._changed.ring()
+
+    def put_outputs(self, outputs: list[Tensor]) -> None:
+        self._outputs.append(outputs)
+
+    def take_outputs(self) -> list[Tensor]:
+        """Return the outputs of the last prediction."""
+        return self._outputs.pop()
 
     def fail(self, fault: Fault) -> None:
         """Remember the first fault and stop everything."""
-        with self._changed:
-            self.fault = self.fault or fault
-            self.is_stopped = True
-            self._changed.notify_all()
-        self.on_stop()
+        self._faults.append(fault)
+        self.stop()
 
-    def on_stop(self) -> None:
-        """What else must know that everything stops; set by the trainer."""
+    def stop(self) -> None:
+        """Let everybody who waits give up; may be called again, where an interrupt came in between."""
+        self.is_stopped = True
+        self._on_stop()
+        self._changed.ring()
 
-    def is_finished(self, batch: int) -> bool:
-        return self._finished.get(batch, 0) >= self._num_parts
-
-    def take_outputs(self, batch: int) -> list[Tensor]:
-        return self._outputs.pop(batch)
-
-    def forget(self, batch: int) -> None:
-        with self._changed:
-            self._finished.pop(batch, None)
-
-    def wait_for(self, batch: int) -> None:
-        """Wait until all parts are done with a batch; raise if one has failed."""
-        with self._changed:
-            while not self.is_finished(batch):
-                self.raise_fault()
-                self._changed.wait(POLL_S)
+    def wait(self) -> None:
+        """Wait until something may have changed."""
+        self._changed.wait(POLL_S)
 
     def raise_fault(self) -> None:
         if self.fault:

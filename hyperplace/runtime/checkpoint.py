@@ -5,19 +5,21 @@ one number (a step count) is the same on every part. So a checkpoint loads into 
 read as plain data (`weights_only`): nothing in them is executed.
 """
 
-import pickle
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hyperplace.errors import FileError, UsageError
+from hyperplace.errors import FileError
 from hyperplace.files.write import open_whole
+from hyperplace.runtime.saved import Saved, as_saved, check_saved
 from hyperplace.runtime.table import Piece
 from hyperplace.runtime.trainer import Trainer
 from hyperplace.runtime.trial import settings_of
+from hyperplace.runtime.weights import Weights
 
 KIND, VERSION = "checkpoint", 1
 
@@ -26,22 +28,24 @@ def save_checkpoint(trainer: Trainer, path: str | Path, extra: Mapping[str, Any]
     """Write all that training needs to go on; `extra` is the caller's own, made of numbers, texts and tensors."""
     content = {"hyperplace": KIND, "version": VERSION, **checkpoint(trainer), "extra": dict(extra or {})}
     with open_whole(path) as file:
-        torch.save(content, file)
+        try:
+            torch.save(content, file)
+        except RuntimeError as fault:
+            if isinstance(fault.__context__, OSError):  # torch only says that it is not where it should be in the file
+                raise fault.__context__ from None
+            raise
 
 
 def load_checkpoint(trainer: Trainer, path: str | Path) -> dict[str, Any]:
     """Go on from a checkpoint of the same model, whatever its plan; return what the caller had put beside it."""
-    content = read_checkpoint(path)
-    restore(trainer, content)
-    extra: dict[str, Any] = content["extra"]
-    return extra
+    return dict(restore(trainer, path, read_checkpoint(path)).extra)
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
     """Return the content of a checkpoint file."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError, KeyError) as fault:
+    except Exception as fault:  # whatever torch or pickle raise at bytes that are not what they seem
         reason = " ".join(str(fault).split())[:200] or type(fault).__name__
         raise FileError(f"cannot read the checkpoint {path}: {reason}; is it one, and whole?") from None
     if not isinstance(content, dict) or content.get("hyperplace") != KIND:
@@ -52,17 +56,20 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
 
 
 def checkpoint(trainer: Trainer) -> dict[str, Any]:
-    """Return the trainer's whole state."""
-    model = trainer.state_dict()
+    """Return the trainer's whole state: after a fault, an interrupt or its end, that of the last finished updates."""
+    return trainer.settled(partial(_content, trainer))
+
+
+def _content(trainer: Trainer) -> dict[str, Any]:
     first = next((w.weights for w in trainer.workers if w.weights.optimizer), None)
     return {
-        "model": model,
+        "model": trainer.settled_state(),
         "optimizer": _optimizer_state(trainer),
         "groups": [settings_of(group) for group in first.optimizer.param_groups] if first and first.optimizer else [],
         "scheduler": first.scheduler.state_dict() if first and first.scheduler else None,
-        "average": trainer.averaged_state_dict() if first and first.average else None,
+        "average": trainer.settled_average() if first and first.average else None,
         "num_averaged": int(first.average.n_averaged) if first and first.average else 0,
-        "num_batches": trainer.num_batches,
+        "num_batches": trainer.num_finished,
     }
 
 
@@ -83,30 +90,32 @@ def _optimizer_state(trainer: Trainer) -> dict[str, dict[str, Any]]:
     return state
 
 
-def restore(trainer: Trainer, content: Mapping[str, Any]) -> None:
-    """Put a state that `checkpoint` returned back into a trainer of the same model."""
-    trainer.load_state_dict(content["model"])
-    for worker in trainer.workers:
-        weights = worker.weights
-        if weights.optimizer is None:
-            continue
-        if len(weights.optimizer.param_groups) != len(content["groups"]):
-            raise UsageError("the checkpoint's optimizer has another number of parameter groups; give the same one")
-        for group, saved in zip(weights.optimizer.param_groups, content["groups"], strict=True):
-            group.update(saved)
-        for attribute, piece in weights.owned.items():
-            known = content["optimizer"].get(piece.name, {})
-            parameter = weights.parameters[attribute]
-            weights.optimizer.state[parameter] = {key: _own(value, piece, parameter) for key, value in known.items()}
-        if weights.scheduler and content["scheduler"]:
-            weights.scheduler.load_state_dict(content["scheduler"])
-        if weights.average and content["average"]:
-            averaged = zip(weights.average.module, weights.owned.values(), strict=True)
-            with torch.no_grad():
-                for tensor, piece in averaged:
-                    tensor.copy_(piece.of(content["average"][piece.name]))
-                weights.average.n_averaged.fill_(content["num_averaged"])
-    trainer.num_batches = content["num_batches"]
+def restore(trainer: Trainer, path: str | Path, content: Mapping[str, Any]) -> Saved:
+    """Put what was read from a file into a trainer of the same model: all of it, or, where something is wrong, none."""
+    saved = as_saved(path, content)
+    trainer.check_state(saved.model)
+    check_saved(path, saved, [worker.weights for worker in trainer.workers])
+    trainer.load(saved.model, saved.num_batches, partial(_restore, saved))
+    return saved
+
+
+def _restore(saved: Saved, weights: Weights) -> None:
+    """Give a part's optimizer, scheduler and average what they had; the part has its weights already."""
+    if weights.optimizer is None:
+        return
+    for group, known in zip(weights.optimizer.param_groups, saved.groups, strict=True):
+        group.update(known)
+    for attribute, piece in weights.owned.items():
+        state = saved.optimizer.get(piece.name, {})
+        parameter = weights.parameters[attribute]
+        weights.optimizer.state[parameter] = {key: _own(value, piece, parameter) for key, value in state.items()}
+    if weights.scheduler and saved.scheduler:
+        weights.scheduler.load_state_dict(dict(saved.scheduler))
+    if weights.average and saved.average:
+        with torch.no_grad():
+            for tensor, piece in zip(weights.average.module, weights.owned.values(), strict=True):
+                tensor.copy_(piece.of(saved.average[piece.name]))
+            weights.average.n_averaged.fill_(saved.num_averaged)
 
 
 def _own(value: Any, piece: Piece, parameter: Tensor) -> Any:

@@ -2,8 +2,8 @@
 
 import itertools
 import linecache
-import sys
-from types import ModuleType
+import weakref
+from typing import Any
 
 from hyperplace.runtime.table import Program
 
@@ -11,14 +11,14 @@ _numbers = itertools.count()
 
 
 def load_program(text: str) -> Program:
-    """Run the text as a module of its own and return its PROGRAM; tracebacks show its lines."""
+    """Run the text as a module of its own and return its PROGRAM; tracebacks show its lines while there is one."""
     name = f"hyperplace_program_{next(_numbers)}"
     path = f"<{name}>"
-    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
-    module = ModuleType(name)
-    module.__file__ = path
-    sys.modules[name] = module
-    exec(compile(text, path, "exec"), module.__dict__)
-    program = module.__dict__["PROGRAM"]
+    # Not in sys.modules, which would keep it for ever.
+    module: dict[str, Any] = {"__name__": name, "__file__": path}
+    exec(compile(text, path, "exec"), module)
+    program = module["PROGRAM"]
     assert isinstance(program, Program)
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    weakref.finalize(program, linecache.cache.pop, path, None)
     return program

@@ -9,8 +9,9 @@ from torch.nn import functional as F
 
 from hyperplace.errors import FileError, HyperplaceError
 from hyperplace.files.write import open_whole
+from hyperplace.runtime.run_settings import SCHEDULES, RunSettings
 from hyperplace.runtime.table import Program
-from hyperplace.runtime.trainer import SCHEDULES, RunSettings, Trainer
+from hyperplace.runtime.trainer import Trainer
 from hyperplace.runtime.weights import Training
 
 

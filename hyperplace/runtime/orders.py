@@ -1,12 +1,13 @@
 """What the trainer tells all workers to do, and with which mini-batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from hyperplace.runtime.precision import Autocast
+from hyperplace.runtime.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,6 @@ class Tick:
 class Update:
     """Use the gradients of all micro-batches since the last update; `batch` is the last of them."""
 
-    number: int
     batch: int
 
 
@@ -53,4 +53,13 @@ class Predict:
     training: bool = False
 
 
-Order = Tick | Update | Predict
+@dataclass(frozen=True)
+class Load:
+    """Take other weights, those after `num_batches` mini-batches, and whatever else `restore` puts beside them."""
+
+    state: Mapping[str, Tensor]
+    num_batches: int
+    restore: Callable[[Weights], None] = lambda weights: None
+
+
+Order = Tick | Update | Predict | Load

@@ -4,12 +4,12 @@ A message has a key that both ends know: the mini-batch, the way it goes, the te
 waits until it is there. Mailboxes hold only what mini-batches in flight have under way, so they are bounded by those.
 """
 
-import threading
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
+
+from hyperplace.runtime.bell import Bell
 
 FORWARD, BACKWARD = "forward", "backward"
 GRADIENTS, WEIGHTS = "gradients", "weights"  # of copies: to the owner, and from it
@@ -32,11 +32,11 @@ class Key:
 
 
 class Post:
-    """The mailboxes of all parts."""
+    """The mailboxes of all parts; each is emptied by one thread only, so single operations on dicts need no lock."""
 
     def __init__(self, num_parts: int) -> None:
-        self._boxes: list[dict[Key, Any]] = [{} for _ in range(num_parts)]
-        self._arrived = [threading.Condition() for _ in range(num_parts)]
+        self._boxes: list[dict[Key, Tensor]] = [{} for _ in range(num_parts)]
+        self._bells = [Bell() for _ in range(num_parts)]
         self._sent: list[Counter[tuple[str, int, int]]] = [Counter() for _ in range(num_parts)]  # by sender: no lock
         self._unplanned: list[Counter[tuple[str, int, int]]] = [Counter() for _ in range(num_parts)]
         self._is_stopped = False
@@ -45,32 +45,29 @@ class Post:
         """Send a tensor; it may not be written to afterwards."""
         counted = self._sent if planned else self._unplanned
         counted[key.source][key.way, key.source, key.target] += tensor.numel() * tensor.element_size()
-        with self._arrived[key.target]:
-            self._boxes[key.target][key] = tensor
-            self._arrived[key.target].notify_all()
+        self._boxes[key.target][key] = tensor
+        self._bells[key.target].ring()
 
     def take(self, key: Key) -> Tensor:
         """Return a tensor sent to the key's target, and forget it; waits until it comes."""
-        with self._arrived[key.target]:
-            while key not in self._boxes[key.target]:
-                if self._is_stopped:
-                    raise Stopped
-                self._arrived[key.target].wait()
-            tensor: Tensor = self._boxes[key.target].pop(key)
-            return tensor
+        box = self._boxes[key.target]
+        while key not in box:
+            if self._is_stopped:
+                raise Stopped
+            self._bells[key.target].wait()
+        return box.pop(key)
 
     def drop(self, target: int, way: str) -> None:
         """Forget what has come to a part in some way and was not taken."""
-        with self._arrived[target]:
-            box = self._boxes[target]
-            self._boxes[target] = {key: tensor for key, tensor in box.items() if key.way != way}
+        box = self._boxes[target]
+        for key in [key for key in list(box) if key.way == way]:
+            del box[key]
 
     def stop(self) -> None:
         """Wake everyone who waits."""
         self._is_stopped = True
-        for arrived in self._arrived:
-            with arrived:
-                arrived.notify_all()
+        for bell in self._bells:
+            bell.ring()
 
     def clear(self) -> None:
         for box in self._boxes:
@@ -78,4 +75,4 @@ class Post:
 
     def moved_bytes(self, *, planned: bool = True) -> Counter[tuple[str, int, int]]:
         """Return the bytes sent so far by (way, source, target)."""
-        return sum(self._sent if planned else self._unplanned, Counter())
+        return sum((counted.copy() for counted in (self._sent if planned else self._unplanned)), Counter())

@@ -84,10 +84,22 @@ def _refuse_shared_memory(model: nn.Module) -> None:
 
 def assembled(base: Mapping[str, Tensor], held: Iterable[tuple[Part, Mapping[str, Tensor]]]) -> dict[str, Tensor]:
     """Return the tensors of `base` with the pieces the parts own written into them."""
+    # Without torch.no_grad, which pieces, being detached, do not need: an interrupt at its end would leave it on.
     whole = {name: tensor.clone() for name, tensor in base.items()}
-    with torch.no_grad():
-        for part, tensors in held:
-            for attribute, piece in (part.weights | part.buffers).items():
-                if not isinstance(piece, Copy):
-                    piece.paste_into(whole[piece.name], tensors[attribute])
+    for part, tensors in held:
+        for attribute, piece in (part.weights | part.buffers).items():
+            if not isinstance(piece, Copy):
+                piece.paste_into(whole[piece.name], tensors[attribute])
     return whole
+
+
+def check_state(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """Refuse a state dict that has not every tensor of the model in its shape."""
+    for name, tensor in wanted.items():
+        if name not in state:
+            raise UsageError(f"the state dict has no {name!r}; it belongs to another model")
+        if not isinstance(state[name], Tensor):
+            raise UsageError(f"the state dict's {name!r} is a {type(state[name]).__name__}, not a tensor")
+        if state[name].shape != tensor.shape:
+            shapes = f"{tuple(state[name].shape)}, not {tuple(tensor.shape)}"
+            raise UsageError(f"the state dict's {name!r} is {shapes}; it belongs to another model")

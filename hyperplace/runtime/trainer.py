@@ -1,80 +1,51 @@
 """Train a generated program: a thread per part, mini-batches in flight, and the model's own state dict in and out."""
 
 import os
-import threading
-import time
-import warnings
+import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from hyperplace.errors import TrainingError, UsageError
 from hyperplace.runtime.board import Board
+from hyperplace.runtime.calls import Calls, one_at_a_time
 from hyperplace.runtime.clipping import SharedNorm
+from hyperplace.runtime.crew import Crew
 from hyperplace.runtime.criterion import check_loss
-from hyperplace.runtime.devices import device_faults
+from hyperplace.runtime.gate import Gate
 from hyperplace.runtime.loans import borrowers, delays, find_loans, updaters
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.optimizers import check_optimizers
-from hyperplace.runtime.orders import Batch, Order, Predict, Tick, Update
+from hyperplace.runtime.orders import Batch, Load, Order, Predict, Tick, Update
 from hyperplace.runtime.post import Post
 from hyperplace.runtime.precision import autocasts
+from hyperplace.runtime.records import timeline_of
 from hyperplace.runtime.replicas import Replicas
+from hyperplace.runtime.run_settings import RunSettings
 from hyperplace.runtime.schedule import Schedule, schedule
-from hyperplace.runtime.state import StateNames, assembled
+from hyperplace.runtime.state import StateNames, assembled, check_state
 from hyperplace.runtime.structure import filled, flattened
 from hyperplace.runtime.table import Program
 from hyperplace.runtime.weights import Staleness, Training, Weights
-from hyperplace.runtime.worker import Options, Worker, start
-from hyperplace.values.arguments import count_faults
-from hyperplace.values.timeline import Event, Timeline
+from hyperplace.runtime.worker import Options, Worker
+from hyperplace.values.timeline import Timeline
 
-SCHEDULES = ("async", "sync")
-UPDATE, PREDICTION = -1, -2  # instead of a batch's number
+PREDICTION = -1  # instead of a batch's number
 JOIN_S = 4.5  # how long to wait for threads to end
 
-
-@dataclass(frozen=True)
-class RunSettings:
-    """How mini-batches flow.
-
-    async: up to `in_flight` mini-batches under way, each part updates right after its own backward pass, or, if others
-    have copies of its weights, after theirs. sync: every mini-batch is cut into `micro_batches`, of which up to
-    `in_flight` are under way, then one update.
-    """
-
-    schedule: str = "async"
-    in_flight: int = 4
-    micro_batches: int = 1
-    seed: int = 0
-    devices: tuple[str, ...] = ()  # one per part; all on the CPU by default
-    threads: int | None = None  # intra-op threads of every part; the cores shared out by default
-    check_nan: bool = False
-    record: bool = False  # keep a timeline
-
-    def __post_init__(self) -> None:
-        if faults := list(self._faults()):
-            raise UsageError("; ".join(faults))
-
-    def _faults(self) -> Iterator[str]:
-        if self.schedule not in SCHEDULES:
-            yield f"schedule {self.schedule!r} is unknown; choose one of {', '.join(SCHEDULES)}"
-        yield from count_faults("in_flight", self.in_flight)
-        yield from count_faults("micro_batches", self.micro_batches)
-        yield from count_faults("seed", self.seed, least=0)
-        if self.threads is not None:
-            yield from count_faults("threads", self.threads)
-        if self.schedule == "async" and self.micro_batches != 1:
-            yield "micro_batches are for the sync schedule; async overlaps whole mini-batches"
-        for device in self.devices:
-            yield from device_faults("devices:", device)
+T = TypeVar("T")
 
 
 class Trainer:
-    """A program being trained; use it in a `with` block, so that its threads end."""
+    """A program being trained; use it in a `with` block, so that its threads end.
+
+    It is open until a part fails, an interrupt breaks a call off, or it is closed. From then on nothing runs any more,
+    and every call says so at once; the weights after the last finished update stay readable and can be saved. Calls are
+    made one at a time, only `close` goes always.
+    """
 
     def __init__(
         self,
@@ -94,7 +65,7 @@ class Trainer:
         if len(devices) != num_parts:
             raise UsageError(f"{len(devices)} devices for {num_parts} parts; give one for each")
         self._names, self._evaluate = names or StateNames(), evaluate
-        self._base = self._names.known(state, program)
+        base = self._names.known(state, program)
         parts = [kind(device, program.batch) for kind, device in zip(program.parts, devices, strict=True)]
         loans = find_loans(parts)
         is_async = self.settings.schedule == "async"
@@ -107,11 +78,12 @@ class Trainer:
             with_norms=training.clip_norm is not None,
         )
         delay_of = delays(loans, parts, self.schedule) if is_async else {}
-        self._post, self._board = Post(num_parts), Board(num_parts)
-        self._board.on_stop = self._post.stop  # type: ignore[method-assign]
+        self._post, gate = Post(num_parts), Gate(num_parts)
+        self._board = Board(num_parts, partial(_stop, gate, self._post))
         options = Options(
             loss=lambda outputs, target: loss(filled(program, outputs), target),
             updates_at_once=is_async,
+            updates_together=not is_async or self.settings.in_flight == 1,
             seed=self.settings.seed,
             threads=self.settings.threads or max(1, (os.cpu_count() or 1) // num_parts),
             check_nan=self.settings.check_nan,
@@ -119,50 +91,50 @@ class Trainer:
         )
         self.workers = []
         for number, part in enumerate(parts):
-            weights = Weights(part, self._base, training)
+            weights = Weights(part, base, training)
             replicas = Replicas(number, part, weights, self._post, loans=loans, delays=delay_of)
-            replicas.load(self._base)
+            replicas.load(base)
             norm = None
             if training.clip_norm is not None and number in owners:
                 norm = SharedNorm(number, owners, weights, self._post, most=training.clip_norm)
             actions = self.schedule.actions[number]
             self.workers.append(
-                Worker(number, part, weights, replicas, actions, self._post, self._board, options, norm)
+                Worker(number, part, weights, replicas, actions, self._post, self._board, gate, options, norm)
             )
         check_optimizers([worker.weights for worker in self.workers])
         self.num_batches = 0  # mini-batches given so far
+        self.calls = Calls()
+        self._num_given = 0  # orders to wait for
         self._tick = self._num_predictions = 0
-        self._under_way: list[int] = []
-        self._threads: list[threading.Thread] = [start(worker) for worker in self.workers]
-        self._is_closed = False
+        self._is_closed = self._has_said_end = False
+        self._crew = Crew(self.workers, self._post, self._board, gate)
+        weakref.finalize(self, self._crew.stop)
 
     def __enter__(self) -> "Trainer":
         return self
 
     def __exit__(self, kind: object, *rest: object) -> None:
-        if kind is None:
-            try:
+        try:
+            if kind is None and not (self._is_closed or self._has_said_end):
                 self.flush()
-            finally:
-                self.close()
-        else:
+        finally:
             self.close()
 
+    @one_at_a_time
     def step(self, *batch: Any) -> Loss:
         """Train on a mini-batch: the model's inputs, then what the loss wants beside the output.
 
         Returns at once while there is room in flight.
         """
-        *given, target = batch
-        inputs = flattened(self.program, given)
+        inputs, target = flattened(self.program, batch[:-1]), batch[-1] if batch else None
         self._check(inputs)
+        self._check_open()
         return self._step_sync(inputs, target) if self.settings.schedule == "sync" else self._step_async(inputs, target)
 
     def _step_async(self, inputs: Sequence[Tensor], target: Any) -> Loss:
-        while len(self._under_way) >= self.settings.in_flight:
-            self._collect()
+        self._make_room()
         loss = Loss(1, self.flush)
-        self._enter(Batch(self.num_batches, tuple(inputs), target, on_loss=loss.add, autocasts=autocasts()))
+        self._enter(Batch(self.num_batches, tuple(inputs), target, on_loss=loss.adder(), autocasts=autocasts()))
         self.num_batches += 1
         return loss
 
@@ -177,67 +149,91 @@ class Trainer:
         first = self.num_batches * self.settings.micro_batches
         casts = autocasts()
         micro_batches = [
-            Batch(first + number, pieces, targets[number], pieces[0].shape[0] / rows, loss.add, casts)
+            Batch(first + number, pieces, targets[number], pieces[0].shape[0] / rows, loss.adder(), casts)
             for number, pieces in enumerate(zip(*chunks, strict=True))
         ]
-        try:
-            for batch in micro_batches:
-                while len(self._under_way) >= self.settings.in_flight:
-                    self._collect()
-                self._enter(batch)
-            self.flush()
-        except BaseException:
-            self.close()  # some micro-batches' gradients are there and others not: no update may use them
-            raise
+        for batch in micro_batches:
+            self._make_room()
+            self._enter(batch)
+        self._drain()
         self.num_batches += 1
-        self._finish(Update(UPDATE, micro_batches[-1].number), UPDATE)
+        self._give(Update(micro_batches[-1].number))
+        self._wait_for(self._num_given)
+        self.calls.note_order(is_done=True)
         return loss
 
-    def _enter(self, batch: Batch) -> None:
-        """Begin a tick with a new batch."""
-        self._under_way.append(batch.number)
-        self._order(Tick(self._tick, batch))
+    def _make_room(self) -> None:
+        """Wait until another batch may be under way."""
+        self._wait_for(self._num_given - self.settings.in_flight + 1)
+
+    def _enter(self, batch: Batch | None) -> None:
+        """Begin a tick, with a new batch or not."""
+        self._give(Tick(self._tick, batch), is_waited_for=batch is not None)
         self._tick += 1
 
-    def _finish(self, order: Order, number: int) -> None:
-        """Give an order and wait until it is done; after an interrupt it is still under way, and waited for later."""
-        self._under_way.append(number)
-        self._order(order)
-        self._collect()
+    def _give(self, order: Order, *, is_waited_for: bool = True) -> None:
+        self._check_open()
+        self.calls.note_order()
+        self._num_given += is_waited_for
+        self._crew.give(order)
 
-    def _collect(self) -> None:
-        """Wait for the oldest batch under way."""
-        self._board.wait_for(self._under_way[0])
-        self._board.forget(self._under_way.pop(0))
+    def _wait_for(self, num_orders: int) -> None:
+        """Wait until all parts have done so many orders."""
+        while self._board.num_finished < num_orders:
+            self._check_open()
+            self._board.wait()
 
-    def _order(self, order: Order) -> None:
+    @property
+    def _is_open(self) -> bool:
+        return not (self._board.fault or self._is_closed or self.calls.broken_by)
+
+    def _check_open(self) -> None:
+        """Raise what ended the trainer's life, if it has ended."""
+        self._has_said_end = not self._is_open
+        self._board.raise_fault()
         if self._is_closed:
             raise TrainingError("the trainer is closed; make another")
-        self._board.raise_fault()
-        for worker in self.workers:
-            worker.orders.put(order)
+        if self.calls.broken_by:
+            self._crew.stop()
+            raise TrainingError(
+                f"the trainer was interrupted within {self.calls.broken_by}(), and what was under way is lost; "
+                "state_dict() and save_checkpoint() still give its last finished weights: make another from them"
+            )
 
+    @one_at_a_time
     def flush(self) -> None:
         """Finish all mini-batches under way."""
-        if not self._under_way:
-            return
-        for _ in range(self.schedule.depth):
-            self._order(Tick(self._tick))
-            self._tick += 1
-        while self._under_way:
-            self._collect()
+        self._flush()
 
+    def _flush(self) -> None:
+        is_idle = self._num_given <= self._board.num_finished
+        if not (self._is_closed and is_idle):
+            self._check_open()
+        if not is_idle:
+            self._drain()
+        self.calls.note_order(is_done=True)
+
+    def _drain(self) -> None:
+        for _ in range(self.schedule.depth):
+            self._enter(None)
+        self._wait_for(self._num_given)
+
+    @one_at_a_time
     def predict(self, *given: Any, training: bool = False) -> Any:
         """Return the model's outputs without learning; in evaluation mode unless `training`, with new masks."""
         if not (training or self.program.predicts):
             return self._evaluated(given)
         inputs = flattened(self.program, given)
         self._check(inputs)
-        self.flush()
+        self._check_open()
+        self._flush()
         self._num_predictions += 1
         batch = Batch(PREDICTION, tuple(inputs), autocasts=autocasts(), lot=-self._num_predictions)
-        self._finish(Predict(batch, training), PREDICTION)
-        return filled(self.program, self._board.take_outputs(PREDICTION))
+        self._give(Predict(batch, training))
+        self._wait_for(self._num_given)
+        outputs = self._board.take_outputs()
+        self.calls.note_order(is_done=True)
+        return filled(self.program, outputs)
 
     def _evaluated(self, given: Sequence[Any]) -> Any:
         """Return what the unsplit model makes of the inputs, where evaluation mode is not what the parts run."""
@@ -246,8 +242,9 @@ class Trainer:
                 f"{self.program.name} does something else in evaluation mode than in training, so it cannot predict; "
                 "load the state dict into the model and use that, or give training=True"
             )
+        self._check_open()
         self._settle()
-        return self._evaluate(assembled(self._base, self._held()), given)
+        return self._evaluate(self._whole(), given)
 
     def _check(self, inputs: Sequence[Any]) -> None:
         """Refuse inputs of other shapes than the program's before any part has seen them."""
@@ -270,98 +267,118 @@ class Trainer:
                 "make the model's code the same for any number of rows, or plan with this one"
             )
 
+    @one_at_a_time
     def state_dict(self) -> dict[str, Tensor]:
         """Return parameters and buffers by the model's own names; after a fault, those of the last finished updates."""
         self._settle()
-        return self._names.shown(assembled(self._base, self._held()))
+        return self.settled_state()
 
+    @one_at_a_time
     def averaged_state_dict(self) -> dict[str, Tensor]:
         """Return the averaged weights, with the buffers as they are."""
         self._settle()
-        held = [(worker.part, {**worker.weights.averaged(), **worker.weights.buffers}) for worker in self.workers]
-        return self._names.shown(assembled(self._base, held))
+        return self.settled_average()
 
-    def _held(self) -> list[Any]:
-        return [(w.part, {**w.weights.parameters, **w.weights.buffers}) for w in self.workers]
+    @one_at_a_time
+    def settled(self, read: Callable[[], T]) -> T:
+        """Return what `read` finds, called when nothing writes weights: for what is read with them."""
+        self._settle()
+        return read()
+
+    def settled_state(self) -> dict[str, Tensor]:
+        """Return the state dict; for `settled`."""
+        return self._names.shown(self._whole())
+
+    def _whole(self) -> dict[str, Tensor]:
+        held = [(worker.part, self._held(worker.weights)) for worker in self.workers]
+        return assembled(self.workers[0].weights.base, held)
+
+    def settled_average(self) -> dict[str, Tensor]:
+        """Return the averaged state dict; for `settled`."""
+        held = [(w.part, {**self._held(w.weights), **w.weights.averaged()}) for w in self.workers]
+        return self._names.shown(assembled(self.workers[0].weights.base, held))
+
+    def _held(self, weights: Weights) -> dict[str, Tensor]:
+        return {**weights.parameters, **weights.buffers} if self._is_open else weights.finished()
+
+    @property
+    def num_finished(self) -> int:
+        """Mini-batches whose updates all parts have done."""
+        return min(worker.num_batches + worker.weights.number for worker in self.workers)
 
     def _settle(self) -> None:
-        """Finish what is under way; after a fault wait until no worker writes any more."""
-        if self._board.fault is None and not self._is_closed:
-            self.flush()
-        else:
-            self.close()
+        """Finish what is under way; where that cannot be, wait only until no part writes its weights any more."""
+        if self._is_open:
+            self._flush()
+        elif not self._crew.stops_writing():
+            raise TrainingError(
+                "a part is still within an update, so its weights are half old, half new; ask again later"
+            )
 
+    @one_at_a_time
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Take the parameters and buffers of a state dict of the model, whatever the plan it comes from."""
-        self.flush()
-        state = self._names.completed(state, self._base)
-        missing = sorted(set(self._base) - set(state))
-        if missing:
-            raise UsageError(f"the state dict has no {missing[0]!r}; it belongs to another model")
-        for name, tensor in self._base.items():
-            if state[name].shape != tensor.shape:
-                shapes = f"{tuple(state[name].shape)}, not {tuple(tensor.shape)}"
-                raise UsageError(f"the state dict's {name!r} is {shapes}; it belongs to another model")
-        self._base = {name: state[name].detach().cpu().clone() for name in self._base}
-        for worker in self.workers:
-            worker.weights.load(self._base)
-            worker.replicas.load(self._base)
+        self._load(state, self.num_batches)
+
+    @one_at_a_time
+    def load(self, state: Mapping[str, Tensor], num_batches: int, restore: Callable[[Weights], None]) -> None:
+        """Take a state dict after so many mini-batches; `restore` puts what else there is into each part's weights."""
+        self._load(state, num_batches, restore)
+
+    def check_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return a state dict with the tensors that it does not show; refuse that of another model."""
+        base = self.workers[0].weights.base
+        whole = self._names.completed(state, base)
+        check_state(whole, base)
+        return {name: whole[name] for name in base}
+
+    def _load(self, state: Mapping[str, Tensor], num_batches: int, *restore: Callable[[Weights], None]) -> None:
+        self._check_open()
+        whole = self.check_state(state)
+        self._flush()
+        own = {name: tensor.detach().cpu().clone() for name, tensor in whole.items()}
+        self._give(Load(own, num_batches, *restore))
+        self._wait_for(self._num_given)
+        self.num_batches = num_batches
+        self.calls.note_order(is_done=True)
 
     @property
     def staleness(self) -> list[Staleness]:
         """How many updates came between the oldest weights seen and a mini-batch's own update, per part."""
         return [worker.weights.staleness for worker in self.workers]
 
+    @one_at_a_time
     def moved_bytes(self, *, planned: bool = True) -> Counter[tuple[str, int, int]]:
         """Return the bytes moved so far by (way, source, target).
 
         The ways are "forward" and "backward", and for copies of weights "gradients" to the owner and "weights" from it.
         What brings outputs to the loss, and the "norms" of `clip_norm`, are counted apart: `planned=False`.
         """
-        self.flush()
+        self._settle()
         return self._post.moved_bytes(planned=planned)
 
+    @one_at_a_time
     def timeline(self) -> Timeline:
         """Return what every worker did when; needs `record`."""
-        self.flush()
-        records = [(worker, record) for worker in self.workers for record in worker.records]
-        begin = min((record[3] for _, record in records), default=0)
-        events = [
-            Event(
-                worker.number,
-                kind,
-                _label(worker, kind, index),
-                batch,
-                (start_ns - begin) / 1e3,
-                (stop_ns - begin) / 1e3,
-            )
-            for worker, (kind, index, batch, start_ns, stop_ns) in records
-        ]
-        return Timeline(len(self.workers), tuple(events))
+        self._settle()
+        return timeline_of(self.workers)
+
+    def stop(self) -> None:
+        """Let nothing run any more, without waiting for the threads; goes at any time, in a signal handler too."""
+        if not self.calls.is_forked:
+            self._is_closed = True
+            self._crew.stop()
 
     def close(self) -> None:
-        """End all threads; the weights stay readable."""
-        if self._is_closed:
+        """End all threads; the weights stay readable. Goes at any time, from any thread."""
+        if self.calls.is_forked:
             return
+        limit_s = 0.0 if self._is_closed else JOIN_S
         self._is_closed = True
-        self._board.is_stopped = True
-        self._post.stop()
-        for worker in self.workers:
-            worker.orders.put(None)
-        deadline = time.monotonic() + JOIN_S
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        for worker, thread in zip(self.workers, self._threads, strict=True):
-            if thread.is_alive():
-                warnings.warn(f"{thread.name} is still in a long operation, and ends after it", stacklevel=2)
-            else:
-                worker.weights.discard()
-        self._post.clear()
-        self._under_way.clear()
+        self._crew.end(limit_s)
 
 
-def _label(worker: Worker, kind: str, index: int) -> str:
-    layers = worker.part.segments[index].layers if worker.part.segments else ()
-    if kind == "update" or not layers:
-        return kind
-    return layers[0] if len(layers) == 1 else f"{layers[0]} .. {layers[-1]}"
+def _stop(gate: Gate, post: Post) -> None:
+    """Let no update begin and nobody wait for a message any more."""
+    gate.close()
+    post.stop()

@@ -7,6 +7,7 @@ with another gradient of the stranger nothing else may change, or it couples par
 """
 
 import copy
+import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -39,9 +40,12 @@ class Trial:
     couples: bool
 
 
+_ALONE = threading.Lock()  # the random numbers that are put back, for optimizers that draw some, are all threads'
+
+
 def try_out(optimizer: torch.optim.Optimizer) -> Trial:
     """Return what a twin does; the optimizer itself, its state and torch's random numbers stay as they are."""
-    with torch.random.fork_rng(devices=[]), _one_thread():
+    with _ALONE, torch.random.fork_rng(devices=[]), _one_thread():
         calm, stirred = _after_steps(optimizer, CALM), _after_steps(optimizer, STIRRED)
     mixed = frozenset(kind for kind, sample in calm.items() if not sample.pieces_are_equal)
     couples = any(not _is_close(sample.whole, stirred[kind].whole) for kind, sample in calm.items())
@@ -74,16 +78,18 @@ class Sample:
     stranger: nn.Parameter
 
     @classmethod
-    def drawn(cls, num_dims: int) -> "Sample":
-        whole, stranger = (torch.randn((SIDE,) * num_dims, dtype=torch.float64) for _ in range(2))
+    def drawn(cls, num_dims: int, generator: torch.Generator) -> "Sample":
+        shape = (SIDE,) * num_dims
+        whole, stranger = (torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(2))
         return cls(nn.Parameter(whole.clone()), tuple(map(nn.Parameter, _cut(whole))), nn.Parameter(stranger))
 
     def __iter__(self) -> Iterator[nn.Parameter]:
         return iter((self.whole, *self.pieces, self.stranger))
 
-    def draw_gradients(self, stir: float) -> None:
-        gradient = torch.randn_like(self.whole)
-        self.whole.grad, self.stranger.grad = gradient, stir * torch.randn_like(self.whole)
+    def draw_gradients(self, stir: float, generator: torch.Generator) -> None:
+        shape, dtype = self.whole.shape, self.whole.dtype
+        gradient, other = (torch.randn(shape, dtype=dtype, generator=generator) for _ in range(2))
+        self.whole.grad, self.stranger.grad = gradient, stir * other
         for piece, slice_ in zip(self.pieces, _cut(gradient), strict=True):
             piece.grad = slice_
 
@@ -107,11 +113,12 @@ def _is_close(one: Tensor, other: Tensor) -> bool:
 def _after_steps(optimizer: torch.optim.Optimizer, stir: float) -> dict[Kind, Sample]:
     """Return samples that a twin has updated."""
     torch.default_generator.manual_seed(0)  # torch.manual_seed would seed the GPUs' too
-    samples = {kind: Sample.drawn(kind.num_dims) for kind in dict.fromkeys(kinds_of(optimizer).values())}
+    generator = torch.Generator().manual_seed(0)  # others may draw from the default one meanwhile
+    samples = {kind: Sample.drawn(kind.num_dims, generator) for kind in dict.fromkeys(kinds_of(optimizer).values())}
     twin = _twin(optimizer, samples)
     for _ in range(STEPS):
         for sample in samples.values():
-            sample.draw_gradients(stir)
+            sample.draw_gradients(stir, generator)
         twin.step()
     return samples
 

@@ -94,8 +94,9 @@ class Staleness:
 class Weights:
     """The parameters and buffers of one part."""
 
-    def __init__(self, part: Part, state: dict[str, Tensor], training: Training) -> None:
+    def __init__(self, part: Part, state: Mapping[str, Tensor], training: Training) -> None:
         self._part, self._training = part, training
+        self.base: Mapping[str, Tensor] = state  # whole tensors, of which those of parts that learn are out of date
         self.owned = {name: piece for name, piece in part.weights.items() if not isinstance(piece, Copy)}
         self.parameters = {
             name: nn.Parameter(piece.of(state[piece.name]).to(part.device)) for name, piece in self.owned.items()
@@ -112,17 +113,18 @@ class Weights:
         self.number = 0  # of updates so far
         self.staleness = Staleness()
         self._seen_by: dict[str, set[Version]] = {name: set() for name in self.parameters}  # as they are now
-        self._finished_buffers = self._copied_buffers()
+        self.finish_buffers()
         part.see(self.buffers)
 
-    def load(self, state: dict[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Tensor]) -> None:
         """Take other values; nothing may be in flight."""
+        self.base = state
         with torch.no_grad():
             for name, piece in self.owned.items():
                 self.parameters[name].copy_(piece.of(state[piece.name]))
             for name, piece in self._part.buffers.items():
                 self.buffers[name].copy_(piece.of(state[piece.name]))
-        self._finished_buffers = self._copied_buffers()
+        self.finish_buffers()
 
     def show(self, version: Version, names: Iterable[str]) -> None:
         """Let a mini-batch see some weights as they are now, unless it has seen them before."""
@@ -174,7 +176,7 @@ class Weights:
             if self.average:
                 self.average.update_parameters(nn.ParameterList(self.parameters.values()))
         self.number += 1
-        self._finished_buffers = self._copied_buffers()
+        self.finish_buffers()
 
     def discard(self) -> None:
         """Forget mini-batches that will never finish, and what they did to the buffers."""
@@ -185,10 +187,15 @@ class Weights:
         for parameter in self.parameters.values():
             parameter.grad = None
 
+    def finished(self) -> dict[str, Tensor]:
+        """Return parameters and buffers by attribute as they were after the last update."""
+        return {**self.parameters, **self._finished_buffers}
+
     def averaged(self) -> dict[str, Tensor]:
         """Return the averaged weights by attribute, or the weights themselves where nothing is averaged."""
         values: Iterable[Tensor] = self.average.module if self.average else self.parameters.values()
         return dict(zip(self.parameters, values, strict=True))
 
-    def _copied_buffers(self) -> dict[str, Tensor]:
-        return {name: tensor.clone() for name, tensor in self.buffers.items()}
+    def finish_buffers(self) -> None:
+        """Remember the buffers as they are: what mini-batches that never finish do to them is forgotten."""
+        self._finished_buffers = {name: tensor.clone() for name, tensor in self.buffers.items()}

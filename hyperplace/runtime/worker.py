@@ -1,7 +1,6 @@
 """One part's thread: it takes orders from a queue, runs segments as the schedule says, and answers on the board."""
 
 import queue
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +13,9 @@ from hyperplace.runtime.board import Board, Fault
 from hyperplace.runtime.clipping import SharedNorm
 from hyperplace.runtime.criterion import check_reach
 from hyperplace.runtime.finite import check_finite
+from hyperplace.runtime.gate import Gate
 from hyperplace.runtime.live import Live, Roots
-from hyperplace.runtime.orders import Order, Predict, Tick, Update
+from hyperplace.runtime.orders import Load, Order, Predict, Tick, Update
 from hyperplace.runtime.part import Part
 from hyperplace.runtime.post import BACKWARD, FORWARD, Key, Post, Stopped
 from hyperplace.runtime.precision import within
@@ -36,6 +36,7 @@ class Options:
 
     loss: Loss | None
     updates_at_once: bool  # async: update right after the backward pass of a mini-batch
+    updates_together: bool  # no part updates before all are ready to: all have the same number of updates
     seed: int
     threads: int
     check_nan: bool
@@ -54,6 +55,7 @@ class Worker:
         actions: tuple[Action, ...],
         post: Post,
         board: Board,
+        gate: Gate,
         options: Options,
         norm: SharedNorm | None = None,
     ) -> None:
@@ -63,8 +65,9 @@ class Worker:
             norm.take = self._waited
         self.orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self.records: list[Record] = []
-        self._actions, self._post, self._board, self._options = actions, post, board, options
+        self._actions, self._post, self._board, self._gate, self._options = actions, post, board, gate, options
         self._kinds = {action.kind for action in actions}
+        self.num_batches = 0  # before the updates that `weights` counts
         self._live: dict[int, Live] = {}
         self._first_use = _first_uses(part.segments)
         self._used = [part.weights_of(index) for index in range(len(part.segments))]
@@ -93,9 +96,12 @@ class Worker:
                 self._sum(order.batch)
                 self._update(order.batch)
                 self.replicas.renew()
-                self._board.finish(self.number, order.number)
+                self._board.finish(self.number)
             case Predict():
                 self._predict(order)
+            case Load():
+                self._load(order)
+                self._board.finish(self.number)
 
     def _tick(self, tick: Tick) -> None:
         if tick.batch is not None:
@@ -140,7 +146,7 @@ class Worker:
             self._gather(live)
         if self._options.updates_at_once:
             self._update(live.batch.number, live.version)
-        self._board.finish(self.number, live.batch.number)
+        self._board.finish(self.number)
 
     def _gather(self, live: Live) -> None:
         self._now = ("update", 0, live.batch.number)
@@ -155,11 +161,21 @@ class Worker:
             self.norm.tell(batch)
 
     def _update(self, batch: int, version: Version | None = None) -> None:
+        """Wait for what others must send, then write: whoever writes waits for nobody, so that it surely ends."""
         self._now = ("update", 0, batch)
         if self.norm:
             self.norm.clip(batch)
-        self._timed("update", 0, batch, lambda: self.weights.update(version))
+        with self._gate.writing(self.number, together=self._options.updates_together):
+            self._timed("update", 0, batch, lambda: self.weights.update(version))
         self.replicas.publish()
+
+    def _load(self, order: Load) -> None:
+        self._now = ("load", 0, order.num_batches)
+        with self._gate.writing(self.number, together=True):
+            self.weights.load(order.state)
+            self.replicas.load(order.state)
+            order.restore(self.weights)
+            self.num_batches = order.num_batches - self.weights.number
 
     def _forward(self, live: Live, index: int) -> None:
         segment = self.part.segments[index]
@@ -278,9 +294,11 @@ class Worker:
                             outputs.append(result)
         finally:
             self.part.training = True
+        if order.training:
+            self.weights.finish_buffers()
         if outputs:
-            self._board.put_outputs(order.batch.number, outputs)
-        self._board.finish(self.number, order.batch.number)
+            self._board.put_outputs(outputs)
+        self._board.finish(self.number)
 
     def _key(self, live: Live, way: str, end: Receive | Send) -> Key:
         """Return the key of a message that this part sends or receives, forward or backward."""
@@ -324,10 +342,3 @@ def _first_uses(segments: tuple[Segment, ...]) -> dict[str, int]:
 def _seed(seed: int, batch: int, part: int, segment: int) -> int:
     """Return a seed of its own for every segment run; primes keep neighbours apart."""
     return (seed * 1_000_003 + batch * 7_919 + part * 104_729 + segment * 31) % 2**63
-
-
-def start(worker: Worker) -> threading.Thread:
-    """Run a worker in a thread of its own."""
-    thread = threading.Thread(target=worker.run, name=f"hyperplace part {worker.number}", daemon=True)
-    thread.start()
-    return thread

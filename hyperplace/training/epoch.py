@@ -46,11 +46,15 @@ class Progress:
         self.loss_sum += loss * num_rows
         self.num_known += num_rows
 
-    def take(self, saved: dict[str, Any]) -> None:
-        """Go on from what a checkpoint kept; its rows become this run's."""
-        self.rows = [replace(HistoryRow(**row), method=self.method) for row in saved["rows"]]
-        self.seconds, self.loss_sum = float(saved["seconds"]), float(saved["loss_sum"])
-        self.num_steps, self.num_known = int(saved["num_steps"]), int(saved["num_known"])
+    def take(self, saved: dict[str, Any], steps_per_epoch: int) -> None:
+        """Go on from what a checkpoint kept; its rows become this run's. Raise ValueError where it cannot be so."""
+        rows = [replace(HistoryRow(**row), method=self.method) for row in saved["rows"]]
+        counts, sums = (saved["num_steps"], saved["num_known"]), (saved["seconds"], saved["loss_sum"])
+        if any(type(count) is not int or count < 0 for count in counts) or counts[0] > steps_per_epoch:
+            raise ValueError(f"{counts} are not counts of an epoch of {steps_per_epoch} steps")
+        if any(type(number) not in (int, float) or not math.isfinite(number) for number in sums):
+            raise ValueError(f"{sums} are not numbers")
+        self.rows, (self.num_steps, self.num_known), (self.seconds, self.loss_sum) = rows, counts, sums
 
     def finish(self, settings: TrainSettings, accuracy: float) -> None:
         """End the epoch with its row."""

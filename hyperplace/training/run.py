@@ -1,5 +1,6 @@
 """Train a plan for some epochs, with a checkpoint after each, from the start or from where an earlier run ended."""
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,8 +10,8 @@ import torch
 from torch import nn
 
 from hyperplace import api
-from hyperplace.errors import FileError, UsageError
-from hyperplace.runtime import load_checkpoint, save_checkpoint
+from hyperplace.errors import FileError, TrainingError, UsageError
+from hyperplace.runtime.checkpoint import read_checkpoint, restore, save_checkpoint
 from hyperplace.training.epoch import Epoch, OnSnapshot, Progress
 from hyperplace.training.interrupt import Interrupt
 from hyperplace.training.learner import Judge
@@ -28,10 +29,11 @@ OnEpoch = Callable[[Snapshot, list[HistoryRow]], None]  # how it ended, and all 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended; `num_steps` mini-batches are done of an epoch that Ctrl-C broke off."""
+    """How a run ended; `num_steps` mini-batches are done of an epoch that a signal, such as Ctrl-C, broke off."""
 
     rows: tuple[HistoryRow, ...]
     is_interrupted: bool
+    signal: int | None
     num_steps: int
     staleness: tuple[float, ...]  # mean, per part, of this run's updates
     moved_bytes: int  # between parts, in this run
@@ -71,60 +73,58 @@ def train(
 ) -> Outcome:
     """Train until all epochs are done or Ctrl-C is pressed; either way the checkpoint holds all that is finished.
 
-    `on_ready` is called once nothing can be wrong any more with model, plan, settings and checkpoint.
+    SIGTERM is as Ctrl-C. `on_ready` is called once nothing can be wrong with model, plan, settings and checkpoint.
     """
     judge = Judge()
-    with make_trainer(model, plan, settings, flow, judge) as trainer, Interrupt() as interrupt:
+    with make_trainer(model, plan, settings, flow, judge) as trainer, Interrupt(trainer.stop) as interrupt:
         progress = Progress(method_name(plan, flow))
         if resume:
-            _resume(trainer, checkpoint, settings, progress)
+            _resume(trainer, checkpoint, settings, progress, len(sets.train))
         on_ready()
         epoch = Epoch(trainer, judge, progress, settings, sets, on_step, lambda: interrupt.is_wanted)
-        while progress.epoch < settings.epochs and not interrupt.is_wanted:
-            shown = _run_or_end(epoch, trainer)
-            interrupt.calm()
+        is_over = False
+        while not is_over:
+            shown = _run_or_end(epoch, trainer, interrupt)
             save_checkpoint(trainer, checkpoint, _extra(settings, progress))
             if shown:
                 on_epoch(shown, progress.rows)
-        trainer.flush()
-        return _outcome(trainer, progress, is_interrupted=interrupt.is_wanted)
+            is_over = interrupt.is_wanted or progress.epoch >= settings.epochs
+        return _outcome(trainer, progress, interrupt.signal)
 
 
-def _run_or_end(epoch: Epoch, trainer: "Trainer") -> Snapshot | None:
-    """Run the epoch; where that cannot end in time, end the threads and count what every part has finished."""
-    updates_before, steps_before = _num_updates(trainer), epoch.progress.num_steps
+def _run_or_end(epoch: Epoch, trainer: "Trainer", interrupt: Interrupt) -> Snapshot | None:
+    """Run the epoch; where that cannot end in time, count what every part has finished."""
+    given_before = trainer.num_finished - epoch.progress.num_steps
     try:
         return epoch.run()
-    except KeyboardInterrupt:
-        trainer.close()
-        epoch.progress.num_steps = steps_before + _num_updates(trainer) - updates_before
+    except TrainingError as error:
+        if not interrupt.is_wanted or error.__cause__ is not None:  # a part has failed
+            raise
+        epoch.progress.num_steps = trainer.num_finished - given_before
         return None
 
 
-def _num_updates(trainer: "Trainer") -> int:
-    return min(worker.weights.number for worker in trainer.workers)
-
-
-def _outcome(trainer: "Trainer", progress: Progress, *, is_interrupted: bool) -> Outcome:
+def _outcome(trainer: "Trainer", progress: Progress, number: int | None) -> Outcome:
     staleness = tuple(part.mean for part in trainer.staleness)
     moved = sum(trainer.moved_bytes().values())
-    return Outcome(tuple(progress.rows), is_interrupted, progress.num_steps, staleness, moved)
+    return Outcome(tuple(progress.rows), number is not None, number, progress.num_steps, staleness, moved)
 
 
 def _extra(settings: TrainSettings, progress: Progress) -> dict[str, Any]:
     return {"settings": settings.kept, "progress": asdict(progress)}
 
 
-def _resume(trainer: "Trainer", path: Path, settings: TrainSettings, progress: Progress) -> None:
+def _resume(trainer: "Trainer", path: Path, settings: TrainSettings, progress: Progress, num_images: int) -> None:
     """Go on from a checkpoint, which another plan of the model may have made."""
-    extra = load_checkpoint(trainer, path)
+    content = read_checkpoint(path)
     try:
-        _check_kept(path, extra["settings"], settings)
-        progress.take(extra["progress"])
-    except (KeyError, TypeError):
+        _check_kept(path, content["extra"]["settings"], settings)
+        progress.take(content["extra"]["progress"], math.ceil(num_images / settings.batch))
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise FileError(f"{path} was not made by hyperplace train; use load_checkpoint from Python") from None
     if progress.epoch >= settings.epochs:
         raise UsageError(f"{path} has {progress.epoch} epochs already; give --epochs {progress.epoch + 1} to go on")
+    restore(trainer, path, content)
 
 
 def _check_kept(path: Path, known: dict[str, Any], settings: TrainSettings) -> None:

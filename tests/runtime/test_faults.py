@@ -15,7 +15,6 @@ from torch import nn
 import hyperplace
 from hyperplace.errors import TrainingError
 from hyperplace.runtime import RunSettings, Trainer, Training
-from hyperplace.runtime.trainer import PREDICTION, UPDATE
 
 LIMIT_S = 5.0
 
@@ -186,8 +185,9 @@ def test_a_worker_that_does_not_come_back_is_left_behind_with_a_warning():
         trainer.close()
     assert time.monotonic() - begin < LIMIT_S
     end.set()
-    trainer._threads[0].join(LIMIT_S)
-    assert not trainer._threads[0].is_alive()
+    thread = trainer._crew._threads[0]
+    thread.join(LIMIT_S)
+    assert not thread.is_alive()
 
 
 SCRIPT = """
@@ -219,54 +219,3 @@ def test_ctrl_c_ends_the_threads_and_leaves_the_weights(request):
     out, _ = process.communicate(timeout=60)
     assert out == "saved 3 1\n"
     assert time.monotonic() - begin < LIMIT_S
-
-
-def interrupt_next_wait(trainer, number):
-    """Let the caller be interrupted when it next waits for an order, which the workers carry out all the same."""
-    board = trainer._board
-    wait_for = board.wait_for
-
-    def interrupted(batch):
-        wait_for(batch)
-        if batch == number:
-            board.wait_for = wait_for
-            raise KeyboardInterrupt
-
-    board.wait_for = interrupted
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("schedule", ["async", "sync"])
-def test_what_comes_after_an_interrupted_prediction_has_its_own_outputs(schedule):
-    (x, _), (other, _) = batches(2)
-    with make(schedule=schedule) as trainer:
-        wanted = trainer.predict(other)
-        interrupt_next_wait(trainer, PREDICTION)
-        with pytest.raises(KeyboardInterrupt):
-            trainer.predict(x)
-        assert torch.equal(trainer.predict(other), wanted)
-
-
-@pytest.mark.timeout(60)
-def test_a_step_after_an_interrupted_update_waits_for_its_own():
-    data = batches(2)
-    with make(schedule="sync") as trainer:
-        interrupt_next_wait(trainer, UPDATE)
-        with pytest.raises(KeyboardInterrupt):
-            trainer.step(*data[0])
-        update = trainer.workers[0].weights.update
-        trainer.workers[0].weights.update = lambda version: (time.sleep(0.3), update(version))
-        trainer.step(*data[1])
-        assert [worker.weights.number for worker in trainer.workers] == [2, 2]
-
-
-@pytest.mark.timeout(60)
-def test_gradients_of_an_interrupted_mini_batch_are_never_used():
-    x, y = batches(1)[0]
-    trainer = make(schedule="sync", micro_batches=2, in_flight=1)
-    interrupt_next_wait(trainer, 0)  # after the first micro-batch
-    with pytest.raises(KeyboardInterrupt):
-        trainer.step(x, y)
-    with pytest.raises(TrainingError, match="closed"):
-        trainer.step(x, y)
-    assert all(torch.equal(found, state_of(ZIGZAG)[name]) for name, found in trainer.state_dict().items())

@@ -7,6 +7,7 @@ import torch
 from replica_programs import Layer, data, data_parallel, output_of, squared, trainer_of, weights_of
 from torch.optim.swa_utils import AveragedModel
 
+from hyperplace.errors import TrainingError
 from hyperplace.runtime import (
     Copy,
     Feed,
@@ -114,12 +115,14 @@ def test_predictions_use_the_newest_weights_on_all_parts(layers, in_flight):
 
 
 @pytest.mark.parametrize("schedule", ["async", "sync"])
-def test_a_closed_trainer_still_takes_and_gives_weights(schedule):
+def test_a_closed_trainer_gives_its_weights_and_takes_no_others(schedule):
     layers, other = data_parallel(2), weights_of(data_parallel(2), seed=9)
     with trainer_of(layers, **settings_of(schedule)) as trainer:
         train(trainer, data(4))
-    trainer.load_state_dict(other)
-    assert equal(trainer.state_dict(), other)
+        wanted = trainer.state_dict()
+    with pytest.raises(TrainingError, match="closed"):
+        trainer.load_state_dict(other)
+    assert equal(trainer.state_dict(), wanted)
 
 
 class Counting0(Part):

@@ -6,7 +6,6 @@ calls torch and says in one line why a model cannot be exported.
 
 import io
 import logging
-import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -18,13 +17,12 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from hyperplace.errors import UsageError
+from hyperplace.steps.capture.alone import alone
 from hyperplace.steps.capture.export import Exported, evaluates_alike, export, export_for, takes_one_row
 from hyperplace.steps.capture.faithful import watched
 from hyperplace.steps.capture.sizes import UnknownSize
 from hyperplace.steps.capture.tracer import Tracer
 from hyperplace.values.graph import Graph
-
-_lock = threading.RLock()  # torch.export, and keeping it quiet, are for one thread at a time
 
 
 def capture(model: nn.Module, sample: Any, *, tries_uses: bool = False) -> Graph:
@@ -38,7 +36,7 @@ def capture(model: nn.Module, sample: Any, *, tries_uses: bool = False) -> Graph
         raise UsageError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
     args, kwargs = _arguments(sample)
     rows = _rows((args, kwargs))
-    with _lock, _training(model), _quiet():
+    with alone(), _training(model), _quiet():
         with watched(model):
             exported = export(model, args, kwargs, rows)
         try:

@@ -25,10 +25,11 @@ def saved_bytes(program: ExportedProgram, rows: int, *, has_fixed_rows: bool) ->
 def _saved(program: ExportedProgram, rows: int) -> dict[str, int]:
     """Return the bytes that so many rows keep."""
     watch = _Watch(program.graph_module)
-    hooks = torch.autograd.graph.saved_tensors_hooks(watch.pack, lambda kept: kept)
+    hooks = torch.autograd.graph.saved_tensors_hooks(watch.pack, lambda kept: kept)  # never unpacked
     # An operation may need real memory, or autograd may refuse one: what was seen until then counts.
     with suppress(Exception), torch.enable_grad(), hooks:
         watch.run(*(_without_memory(node, rows) for node in program.graph.nodes if node.op == "placeholder"))
+    watch.env.clear()  # its tensors' history keeps the hooks, and they would keep it: never freed
     return watch.kept()
 
 
@@ -60,11 +61,12 @@ class _Watch(Interpreter):
                 self._maker.setdefault(self._number(tensor), maker)
         return result
 
-    def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+    def pack(self, tensor: torch.Tensor) -> int:
+        """Note what is saved, and keep a number in its place: a tensor that keeps itself is never freed."""
         number = self._number(tensor)
         self._maker.setdefault(number, self._node)
         self._size[number] = tensor.untyped_storage().nbytes()
-        return tensor
+        return number
 
     def _number(self, tensor: torch.Tensor) -> int:
         storage = tensor.untyped_storage()

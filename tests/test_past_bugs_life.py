@@ -1,0 +1,449 @@
+"""Past bugs of a trainer's life: calls that hung, interrupts that mixed updates, threads and memory that stayed."""
+
+import gc
+import linecache
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+
+import pytest
+import torch
+from handmade import ZIGZAG, batches, squared, state_of
+from interrupts import LIMIT_S, MODES, fault_after, interrupted, make, same, states_of
+from sequences import Sequence
+from torch import nn
+from torch.nn import functional as F
+
+import hyperplace
+from hyperplace.errors import FileError, HyperplaceError, TrainingError
+from hyperplace.runtime import RunSettings, Trainer, Training, load_checkpoint, save_checkpoint
+from hyperplace.runtime.gate import Gate
+from hyperplace.runtime.post import Stopped
+
+(X, Y), (OTHER_X, OTHER_Y) = batches(2)
+STRIDE = {"lines": 29, "bytecodes": 211}
+
+
+def slow_trainer(**settings):
+    """Return a trainer whose loss waits for an event, and the event."""
+    go = threading.Event()
+
+    def slow(output, target):
+        go.wait(60)
+        return squared(output, target)
+
+    training = Training(lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.9))
+    chosen = RunSettings(**{"in_flight": 1, **settings})
+    return Trainer(ZIGZAG, state_of(ZIGZAG), training=training, loss=slow, settings=chosen), go
+
+
+def in_thread(call):
+    """Return what a call in another thread raised, or returned, in time."""
+    answers = []
+
+    def run():
+        try:
+            answers.append(call())
+        except BaseException as fault:
+            answers.append(fault)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(LIMIT_S)
+    assert answers, "it does not return"
+    return answers[0]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("kind", STRIDE)
+@pytest.mark.parametrize("mode", MODES)
+def test_an_interrupt_anywhere_leaves_whole_updates_and_nobody_waiting(mode, kind):
+    """One interrupt in nine left flush() waiting for ever; others let sync use the gradients of a lost mini-batch."""
+    states, faults, num_broken, at = states_of(mode), [], 0, 0
+    while True:
+        trainer, where = interrupted(mode, at, opcodes=kind == "bytecodes")
+        if not where:
+            trainer.close()
+            break
+        if fault := fault_after(mode, trainer, states):
+            faults.append((where, fault))
+        num_broken += trainer.calls.broken_by is not None
+        at += STRIDE[kind]
+    assert not faults
+    assert at > 20 * STRIDE[kind]
+    assert num_broken
+
+
+@pytest.mark.timeout(180)
+def test_no_sequence_of_calls_hangs_or_leaves_other_weights_than_the_plain_loop():
+    """After a fault, a close or an interrupt the next call but one waited for ever."""
+    faults = [(seed, fault) for seed in range(20_000, 20_150) if (fault := Sequence(seed).run())]
+    assert not faults
+
+
+CALLS = {
+    "step": lambda trainer: trainer.step(X, Y),
+    "predict": lambda trainer: trainer.predict(X),
+    "flush": lambda trainer: trainer.flush(),
+    "load_state_dict": lambda trainer: trainer.load_state_dict(state_of(ZIGZAG)),
+    "state_dict": lambda trainer: trainer.state_dict(),
+    "moved_bytes": lambda trainer: trainer.moved_bytes(),
+    "timeline": lambda trainer: trainer.timeline(),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_after_close_answer_at_once(name):
+    """With a mini-batch under way, step raised once after close(), and every later call waited for ever."""
+    trainer, go = slow_trainer()
+    loss = trainer.step(X, Y)
+    closing = threading.Thread(target=trainer.stop)
+    closing.start()
+    closing.join()
+    for _ in range(2):
+        answer = in_thread(lambda: CALLS[name](trainer))
+        reads = name in ("state_dict", "moved_bytes", "timeline")
+        assert not isinstance(answer, BaseException) if reads else isinstance(answer, TrainingError), answer
+    with pytest.raises(TrainingError, match="closed"):
+        loss.item()
+    go.set()
+    trainer.close()
+
+
+@pytest.mark.timeout(60)
+def test_close_from_another_thread_wakes_whoever_waits():
+    trainer, go = slow_trainer()
+    trainer.step(X, Y)
+    threading.Timer(0.2, trainer.stop).start()
+    with pytest.raises(TrainingError, match="closed"):
+        trainer.flush()
+    assert same(trainer.state_dict(), state_of(ZIGZAG))
+    go.set()
+
+
+@pytest.mark.timeout(60)
+def test_a_call_from_another_thread_is_refused_while_one_is_under_way():
+    """state_dict() from another thread while stepping deadlocked in three of four tries."""
+    trainer, go = slow_trainer()
+    trainer.step(X, Y)
+    flushing = threading.Thread(target=trainer.flush, name="flushing")
+    flushing.start()
+    time.sleep(0.1)
+    answer = in_thread(trainer.state_dict)
+    assert isinstance(answer, TrainingError)
+    assert "within flush(), called in thread 'flushing'" in str(answer)
+    go.set()
+    flushing.join(LIMIT_S)
+    assert isinstance(in_thread(trainer.state_dict), dict)
+    trainer.close()
+
+
+@pytest.mark.timeout(60)
+def test_a_forked_child_is_refused_and_the_parent_goes_on():
+    """A child has the trainer but none of its threads: every call of it hung."""
+    trainer = make("async-1")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            trainer.step(X, Y)
+        except TrainingError as fault:
+            trainer.close()
+            code = 0 if "forked" in str(fault) else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    trainer.step(X, Y).item()
+    trainer.close()
+
+
+@pytest.mark.timeout(180)
+def test_several_threads_compile_at_once():
+    """Capture swapped stdout and the warnings of the whole process, and one thread put back another's."""
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 2))
+    x, y = torch.randn(2, 3, 6, 6), torch.tensor([0, 1])
+    plan = hyperplace.place(net, x, k=2, imbalance=1.0, batch=2, partitioner="layerwise")
+    before, results = sys.stdout, []
+
+    def run():
+        for _ in range(3):
+            options = {"optimizer": lambda ps: torch.optim.SGD(ps, lr=0.1), "loss": F.cross_entropy}
+            with hyperplace.compile(net, plan, **options) as trainer:
+                results.append(trainer.step(x, y).item())
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert len(results) == 12
+    assert results == pytest.approx([results[0]] * 12)
+    assert sys.stdout is before
+    assert net.training
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("schedule", ["sync", "async"])
+def test_an_update_is_done_by_all_parts_or_by_none(schedule):
+    """A part that was done early updated, and another was told to stop in its backward pass: halves of two models."""
+    trainer, go = slow_trainer(schedule=schedule)
+    go.set()
+    trainer.step(X, Y).item()
+    wanted = trainer.state_dict()
+    late = trainer.workers[0].weights
+    accumulate, reached = late.accumulate, threading.Event()
+
+    def waits(version):
+        reached.set()
+        time.sleep(0.5)
+        accumulate(version)
+
+    late.accumulate = waits
+    stepping = threading.Thread(target=lambda: in_thread(lambda: trainer.step(X, Y)))
+    stepping.start()
+    assert reached.wait(LIMIT_S)
+    time.sleep(0.1)  # the other part is ready to update
+    trainer.stop()
+    stepping.join()
+    assert same(trainer.state_dict(), wanted)
+    assert [worker.weights.number for worker in trainer.workers] == [1, 1]
+
+
+def test_a_closed_gate_lets_nobody_in_and_waits_for_who_is_inside():
+    gate, inside, out = Gate(2), threading.Event(), threading.Event()
+
+    def write():
+        with gate.writing(0, together=False):
+            inside.set()
+            out.wait(60)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    inside.wait(60)
+    gate.close()
+    assert not gate.wait_until_free(0.1)
+    with pytest.raises(Stopped), gate.writing(1, together=False):
+        pass
+    out.set()
+    assert gate.wait_until_free(LIMIT_S)
+    thread.join()
+
+
+@pytest.mark.timeout(60)
+def test_weights_can_be_saved_while_a_part_is_in_a_long_operation(tmp_path):
+    """Ctrl-C waited for the end of a long segment, up to 20 s, or saved while a worker still wrote."""
+    trainer, go = slow_trainer()
+    trainer.step(X, Y)
+    begin = time.monotonic()
+    trainer.stop()
+    save_checkpoint(trainer, tmp_path / "c.pt")
+    assert time.monotonic() - begin < 1
+    go.set()
+    trainer.close()
+    with make("async-1") as another:
+        load_checkpoint(another, tmp_path / "c.pt")
+        assert same(another.state_dict(), state_of(ZIGZAG))
+        assert another.num_batches == 0
+
+
+# Memory and threads.
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("in_flight", [1, 4])
+def test_a_trainer_that_nobody_has_any_more_ends_its_threads(in_flight):
+    """Unclosed trainers kept their threads, their weights and their program until the process ended."""
+    before = set(threading.enumerate())
+    trainer = make("async-1" if in_flight == 1 else "async-4")
+    trainer.step(X, Y)
+    known = weakref.ref(trainer)
+    del trainer
+    gc.collect()
+    assert known() is None
+    deadline = time.monotonic() + LIMIT_S
+    while set(threading.enumerate()) - before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not set(threading.enumerate()) - before
+
+
+@pytest.mark.timeout(120)
+def test_a_program_is_freed_with_its_trainer():
+    """45 KiB of every compiled program stayed in sys.modules and linecache."""
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 2))
+    x = torch.randn(2, 3, 6, 6)
+    plan = hyperplace.place(net, x, k=2, imbalance=1.0, batch=2, partitioner="layerwise")
+
+    def compiled():
+        with hyperplace.compile(net, plan, optimizer=lambda ps: torch.optim.SGD(ps, lr=0.1), loss=squared) as trainer:
+            return weakref.ref(trainer.program)
+
+    compiled()
+    gc.collect()
+    modules, lines = len(sys.modules), len(linecache.cache)
+    programs = [compiled() for _ in range(3)]
+    gc.collect()
+    assert [program() for program in programs] == [None] * 3
+    assert (len(sys.modules), len(linecache.cache)) == (modules, lines)
+
+
+# Checkpoints.
+
+
+def adam_trainer():
+    training = Training(
+        lambda ps: torch.optim.Adam(ps, lr=0.05),
+        scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 3),
+        average=torch.optim.swa_utils.AveragedModel,
+    )
+    return Trainer(ZIGZAG, state_of(ZIGZAG), training=training, loss=squared, settings=RunSettings(in_flight=1))
+
+
+MALFORMED = {
+    "no model": lambda c: c.pop("model"),
+    "no groups": lambda c: c.pop("groups"),
+    "model a list": lambda c: c.update(model=[1]),
+    "model a number": lambda c: c["model"].update(a=3.0),
+    "model lacks one": lambda c: c["model"].pop("a"),
+    "model of another shape": lambda c: c["model"].update(a=torch.zeros(3)),
+    "optimizer a list": lambda c: c.update(optimizer=[]),
+    "optimizer state a number": lambda c: c["optimizer"].update(a=5),
+    "moments of another shape": lambda c: c["optimizer"]["a"].update(exp_avg=torch.zeros(7)),
+    "moments a text": lambda c: c["optimizer"]["a"].update(exp_avg="zero"),
+    "a step that is no number": lambda c: c["optimizer"]["a"].update(step=torch.tensor(float("nan"))),
+    "a step below zero": lambda c: c["optimizer"]["a"].update(step=-1),
+    "params in groups": lambda c: c["groups"][0].update(params=[]),
+    "no group": lambda c: c.update(groups=[]),
+    "a group that is a number": lambda c: c.update(groups=[3]),
+    "a rate that is a text": lambda c: c["groups"][0].update(lr="fast"),
+    "a rate that is no number": lambda c: c["groups"][0].update(lr=float("nan")),
+    "betas of three": lambda c: c["groups"][0].update(betas=(0.1, 0.2, 0.3)),
+    "a scheduler's method": lambda c: c["scheduler"].update(step=3),
+    "a scheduler's count a text": lambda c: c["scheduler"].update(last_epoch="x"),
+    "scheduler a list": lambda c: c.update(scheduler=[1]),
+    "average lacks one": lambda c: c["average"].pop("a"),
+    "average a number": lambda c: c.update(average=4),
+    "num_averaged no number": lambda c: c.update(num_averaged=float("nan")),
+    "num_averaged a tensor": lambda c: c.update(num_averaged=torch.ones(3)),
+    "num_batches below zero": lambda c: c.update(num_batches=-5),
+    "num_batches a text": lambda c: c.update(num_batches="5"),
+    "extra a list": lambda c: c.update(extra=[1]),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("what", MALFORMED)
+def test_a_malformed_checkpoint_is_refused_before_anything_is_replaced(what, tmp_path):
+    """KeyError, AttributeError, TypeError or IndexError, with some weights replaced and others not."""
+    with adam_trainer() as trainer:
+        trainer.step(X, Y).item()
+        save_checkpoint(trainer, tmp_path / "good.pt")
+        content = torch.load(tmp_path / "good.pt", weights_only=True)
+        MALFORMED[what](content)
+        torch.save(content, tmp_path / "bad.pt")
+        trainer.step(OTHER_X, OTHER_Y).item()
+        before = trainer.state_dict()
+        with pytest.raises(HyperplaceError) as caught:
+            load_checkpoint(trainer, tmp_path / "bad.pt")
+        assert (
+            isinstance(caught.value, FileError)
+            or "another model" in str(caught.value)
+            or "not a tensor" in str(caught.value)
+        )
+        assert same(trainer.state_dict(), before)
+        assert trainer.num_batches == 2
+        load_checkpoint(trainer, tmp_path / "good.pt")
+        assert trainer.num_batches == 1
+
+
+FULL = """
+import resource, signal, sys
+sys.path.insert(0, {folder!r})
+from interrupts import make
+from hyperplace.errors import FileError
+from hyperplace.runtime import save_checkpoint
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with make("sync") as trainer:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+    try:
+        save_checkpoint(trainer, sys.argv[1])
+    except FileError as fault:
+        print(fault)
+"""
+
+
+def test_a_full_disk_is_said_in_one_line_and_nothing_is_left(tmp_path):
+    """torch said "unexpected pos 704 vs 598" in a traceback. A limit of a file's size stands for the disk's."""
+    script = FULL.format(folder=os.path.dirname(sys.modules["interrupts"].__file__))
+    command = [sys.executable, "-c", script, str(tmp_path / "c.pt")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ran.stdout.startswith(f"cannot write {tmp_path / 'c.pt'}: file too large"), ran
+    assert not list(tmp_path.iterdir())
+
+
+def test_temporary_files_of_killed_processes_are_removed(tmp_path):
+    from hyperplace.files.write import remove_leftovers
+
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / f".hyperplace-{ended.pid}-0123456789abcdef.tmp").touch()
+    kept = [f".hyperplace-{os.getpid()}-0123456789abcdef.tmp", "mine.tmp", ".hyperplace-notes.tmp"]
+    for name in kept:
+        (tmp_path / name).touch()
+    remove_leftovers(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+
+
+# The command line.
+
+LONG = """
+import sys, time, torch
+from torch.nn import functional
+cross_entropy = functional.cross_entropy
+def long(*args, **words):
+    time.sleep(30)
+    return cross_entropy(*args, **words)
+functional.cross_entropy = long
+from hyperplace.cli import main
+main()
+"""
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_training_in_time_within_a_long_operation(number, code, tmp_path):
+    """It took up to 20 s, once ended by abort() after "saved", and SIGTERM saved nothing."""
+    words = ["train", "lenet5", "--data", "synthetic", "--images", "64", "--partitioner", "layerwise", "--out"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", LONG, *words, str(tmp_path / "out")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "out" / "plan.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(0.5)
+        process.send_signal(number)
+        begin = time.monotonic()
+        _, said = process.communicate(timeout=60)
+        assert time.monotonic() - begin < LIMIT_S
+    assert process.returncode == code, said
+    assert "interrupted after 0 epochs and 0 mini-batches; saved in" in said
+    assert (tmp_path / "out" / "checkpoint.pt").exists()
+
+
+def test_ctrl_c_before_there_is_anything_to_save_is_said(monkeypatch, capsys):
+    """typer ended the command without a word."""
+    from hyperplace.cli import main
+
+    def pressed(*args, **words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hyperplace.models.load_model", pressed)
+    monkeypatch.setattr(sys, "argv", ["hyperplace", "train", "lenet5", "--data", "synthetic"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert "interrupted" in capsys.readouterr().err
