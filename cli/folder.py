@@ -2,6 +2,8 @@
 
 import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -13,7 +15,6 @@ if TYPE_CHECKING:
 
 
 LOCK = ".lock"
-_held: list[IO[str]] = []  # open as long as the process lives: closing a file gives its lock away
 
 
 def check_folder(folder: Path) -> None:
@@ -33,24 +34,48 @@ def check_folder(folder: Path) -> None:
         raise FileError(f"cannot write to {folder}: no permission for {present}; choose another --out")
 
 
-def hold_folder(folder: Path) -> None:
-    """Keep the folder for this process until it ends, or say that another one has it."""
-    try:
-        import fcntl
-    except ImportError:  # not a Unix: nobody is held off
-        return
+def check_free(folder: Path) -> None:
+    """Refuse a folder that another process holds."""
+    if (folder / LOCK).exists():
+        with held(folder):
+            pass
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep the folder for this process while the block runs, or say that another one has it.
+
+    Folders that are made for it and stay empty are gone afterwards.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    with _locked(folder):
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                (folder / LOCK).unlink()
+                for path in missing:
+                    path.rmdir()
+
+
+def _locked(folder: Path) -> IO[str]:
+    """Return a file whose closing gives the folder away."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / LOCK).open("a")
+    except OSError as fault:
+        reason = (fault.strerror or str(fault)).lower()
+        raise FileError(f"cannot write to {folder}: {reason}; choose another --out") from None
+    try:
+        import fcntl
+
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except ImportError:  # not a Unix: nobody is held off
+        pass
+    except OSError:
         lock.close()
         raise FileError(f"another training writes to {folder}/ now; wait for it, or choose another --out") from None
-    except OSError as fault:
-        raise FileError(
-            f"cannot write to {folder}: {(fault.strerror or str(fault)).lower()}; choose another --out"
-        ) from None
-    _held.append(lock)
+    return lock
 
 
 def write_figure(path: Path, figure: "Figure") -> None:

@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 from hyperplace.errors import UsageError
+from hyperplace.files.write import remove_leftovers
 
 from . import options
+from .folder import held
 from .planned import PlanWish, find_subject
 from .training import TrainingRun
 
@@ -71,7 +73,9 @@ def train(
         resume=resume,
         is_quiet=json,
     )
-    if against_plain:
-        run.beside_plain(options.integers(seeds, "--seeds") if seeds else [seed])
-    else:
-        run.alone()
+    with held(run.folder):
+        remove_leftovers(run.folder)
+        if against_plain:
+            run.beside_plain(options.integers(seeds, "--seeds") if seeds else [seed])
+        else:
+            run.alone()

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hyperplace.errors import FileError, UsageError
-from hyperplace.files.write import remove_leftovers
 
-from .folder import check_folder, hold_folder
+from .folder import check_folder, check_free
 from .history import FILES, HistoryFiles
 from .planned import PlanWish, Subject, make_plan
 from .terminal import EpochBar, say
@@ -59,8 +58,7 @@ class TrainingRun:
         wanted = _plan_settings(loaded.name, wish, settings) if subject.plan is None else subject.plan.settings
         folder = out or Path("results") / f"{loaded.name}-k{wanted.k}-train"
         check_folder(folder)
-        hold_folder(folder)
-        remove_leftovers(folder)
+        check_free(folder)
         flow.devices_for(wanted.k)
         sets = load_sets(settings, [tuple(x.shape[1:]) for x in loaded.sample])
         _check_checkpoint(folder / CHECKPOINT, resume=resume)

@@ -136,7 +136,7 @@ WRONG_PLANS = {
     "k text": ({"k": "2"}, "k '2' is str, not a whole number; give k=2"),
     "k fraction": ({"k": 2.0}, "k 2.0 is float, not a whole number; give k=2"),
     "imbalance text": ({"imbalance": "a"}, "imbalance 'a' is str, not a number; give imbalance=0.1"),
-    "batch": ({"batch": None}, "batch None is NoneType, not a whole number"),
+    "batch": ({"batch": "4"}, "batch '4' is str, not a whole number"),
     "blocks": ({"blocks": "all"}, "blocks 'all' is no number of blocks; .* None for one per filter"),
     "two": ({"k": "2", "imbalance": "a"}, "k '2' .*; imbalance 'a' is"),
 }

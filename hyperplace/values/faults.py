@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 MOST_PARTS = 2**10  # each is a thread, or a process
 MOST_FILTERS = 2**24  # of all layers together
-MOST_ROWS = 2**31
 WORDS = ("name", "kind", "rule", "reason")
 
 
@@ -39,8 +38,6 @@ def _size_faults(plan: "Plan") -> Iterator[str]:
         yield "its grain is auto, but a plan is of one grain"
     if settings.k > MOST_PARTS:
         yield f"it has {settings.k} parts, more than {MOST_PARTS}"
-    if settings.batch > MOST_ROWS:
-        yield f"it has {settings.batch} rows, more than {MOST_ROWS}"
     if len({layer.name for layer in plan.layers}) < len(plan.layers):
         yield "two layers have one name"
     yield from (f"{layer.name} has {layer.num_filters} filters" for layer in plan.layers if layer.num_filters < 1)

@@ -11,7 +11,7 @@ FLOPS = ("--costs", "flops", "--k", "2")
     ("arguments", "code", "words"),
     [
         (("partition", "vgg61"), 1, ["vgg61", "hyperplace models"]),
-        (("partition", "lenet5", "--k", "0"), 2, ["k=0", "--k 1 or more"]),
+        (("partition", "lenet5", "--k", "0"), 2, ["k=0", "a k of 1 or more"]),
         (("partition", "lenet5", "--k", "2", "--seed", "2147483648"), 2, ["seed 2147483648", "0..2147483647"]),
         (("partition", "lenet5", "--k", "-3"), 2, ["k=-3"]),
         (("partition", "lenet5", "--costs", "flops", "--k", "100000"), 2, ["100000", "filters", "--k"]),

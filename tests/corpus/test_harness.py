@@ -55,7 +55,7 @@ def test_a_fault_of_a_worker_is_an_exception_even_as_a_hyperplace_error():
 
 
 def test_a_refusal_keeps_its_message(monkeypatch):
-    def refuse(model, sample):
+    def refuse(model, sample, **options):
         raise ModelError("not this one; take another")
 
     monkeypatch.setattr("hyperplace.planning.capture", refuse)

@@ -94,7 +94,6 @@ def test_sizes_are_refused_before_anything_is_allocated(size):
     for changes in (
         huge,
         {"settings": replace(GOOD.settings, k=size)},
-        {"settings": replace(GOOD.settings, batch=2**31 * size)},
         with_conv(shards=(Shard(0, ((0, size),), ((0, 3),), ROWS),)),
     ):
         with pytest.raises(HyperplaceError, match=str(size) + r"|more than|outside"):

@@ -20,6 +20,7 @@ from hyperplace.errors import UsageError
 from hyperplace.steps.capture.alone import alone
 from hyperplace.steps.capture.export import Exported, evaluates_alike, export, export_for, takes_one_row
 from hyperplace.steps.capture.faithful import watched
+from hyperplace.steps.capture.saved import saved_bytes
 from hyperplace.steps.capture.sizes import UnknownSize
 from hyperplace.steps.capture.tracer import Tracer
 from hyperplace.values.graph import Graph
@@ -37,7 +38,7 @@ def capture(model: nn.Module, sample: Any, *, tries_uses: bool = False) -> Graph
     args, kwargs = _arguments(sample)
     rows = _rows((args, kwargs))
     with alone(), _training(model), _quiet():
-        with watched(model):
+        with watched(model) as asks_for_mode:
             exported = export(model, args, kwargs, rows)
         try:
             graph = _traced(exported, max(rows, 2))
@@ -48,6 +49,8 @@ def capture(model: nn.Module, sample: Any, *, tries_uses: bool = False) -> Graph
             return graph
         if graph.fewest_rows == 1 and not graph.has_fixed_rows and not takes_one_row(model, (args, kwargs), exported):
             graph = replace(graph, fewest_rows=2)
+        if not asks_for_mode:
+            return graph
         model.eval()
         return replace(graph, evaluates=evaluates_alike(model, (args, kwargs), rows, exported))
 
@@ -74,9 +77,9 @@ def _traced(exported: Exported, rows: int) -> Graph:
     """Trace the program; once more where layers turn out to share parameters."""
     if exported.fewest_rows == exported.most_rows:
         rows = exported.fewest_rows
-    tied = set[str]()
+    saved, tied = saved_bytes(exported, rows), set[str]()
     while True:
-        tracer = Tracer(exported, rows, tied)
+        tracer = Tracer(exported, rows, saved, tied)
         graph = tracer.graph()
         if set(tracer.shared_parameters()) <= tied:
             return graph

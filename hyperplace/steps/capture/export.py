@@ -18,7 +18,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from hyperplace.errors import ModelError
 from hyperplace.steps.capture.aliases import families, is_in_place, needs_of, op_name, written
-from hyperplace.steps.capture.saved import saved_bytes
 from hyperplace.steps.capture.sizes import is_number, number_of
 from hyperplace.steps.capture.told import Untold, tell_rows
 from hyperplace.values.graph import Rows
@@ -36,12 +35,15 @@ Sample = tuple[tuple[Any, ...], dict[str, Any]]  # positional and keyword argume
 
 @dataclass(frozen=True)
 class Exported:
-    """A flat program, for how many rows it is the model, and the bytes kept for the backward pass by every call."""
+    """A flat program, and for how many rows it is the model.
+
+    `runnable` is the same program where this one's numbers have become symbols afterwards, for so many rows.
+    """
 
     program: ExportedProgram
-    saved: dict[str, int]
     fewest_rows: int
     most_rows: int | None
+    runnable: tuple[ExportedProgram, int] | None = None
 
 
 def export(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], rows: int) -> Exported:
@@ -56,7 +58,7 @@ def export(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], rows
     _flatten(program)
     if not _has_lasting_constants(model, many, program):
         return export_for(model, args, kwargs, rows)
-    return Exported(program, saved_bytes(program, max(rows, 2), has_fixed_rows=False), *_span(program))
+    return Exported(program, *_span(program))
 
 
 def _has_lasting_constants(model: nn.Module, sample: Sample, program: ExportedProgram) -> bool:
@@ -91,9 +93,8 @@ def _compared(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], r
     program, *others = programs
     if not all(_same_constants(program, other) for other in others):
         raise Untold("a tensor made of numbers follows the rows")
-    saved = saved_bytes(program, rows, has_fixed_rows=True)  # their rows are not a symbol yet
     tell_rows(program, others, numbers)
-    return Exported(program, saved, 1, None)
+    return Exported(program, 1, None, runnable=(others[0], numbers[1]))
 
 
 def _of_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
@@ -112,7 +113,7 @@ def export_for(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], 
             "run torch.export.export(model, (sample,)) for the whole story"
         ) from fault
     _flatten(program)
-    return Exported(program, saved_bytes(program, rows, has_fixed_rows=True), rows, rows)
+    return Exported(program, rows, rows, runnable=(program, rows))
 
 
 def takes_one_row(model: nn.Module, sample: Sample, exported: Exported) -> bool:

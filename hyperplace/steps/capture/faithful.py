@@ -24,16 +24,21 @@ _GROWING = (list, dict, set)
 
 
 @contextmanager
-def watched(model: nn.Module) -> Iterator[None]:
-    """Refuse, when the block ends well, what the model's code has done in it besides calling operations."""
+def watched(model: nn.Module) -> Iterator[list[str]]:
+    """Refuse, when the block ends well, what the model's code has done in it besides calling operations.
+
+    Yield a list that then has the modules whose own code has asked whether they are being trained; of torch's layers it
+    is known what they do.
+    """
     _refuse_hooks(model)
     seen: dict[str, None] = {}
+    asking: list[str] = []
     before, drawn = _attributes(model), _random_state()
     try:
         with ExitStack() as patches:
-            for patch in _patches(model, seen):
+            for patch in (*_patches(model, seen), _asked(model, asking)):
                 patches.enter_context(patch)
-            yield
+            yield asking
         changed = [name for name, value in _attributes(model).items() if before.get(name, value) != value]
     finally:
         _restore(model, before)
@@ -102,6 +107,22 @@ def _patches(model: nn.Module, seen: dict[str, None]) -> list[Any]:
         mock.patch.object(nn.Module, "__setattr__", assigned),
         mock.patch.object(nn.functional, "batch_norm", normed),
     ]
+
+
+def _asked(model: nn.Module, asking: list[str]) -> Any:
+    """Return what makes modules tell that they are asked for their mode."""
+    own = {id(module): name for name, module in model.named_modules() if not _is_layer_of_torch(module)}
+
+    def attribute(module: nn.Module, name: str) -> Any:
+        if name == "training" and id(module) in own:
+            asking.append(own[id(module)])
+        return object.__getattribute__(module, name)
+
+    return mock.patch.object(nn.Module, "__getattribute__", attribute, create=True)
+
+
+def _is_layer_of_torch(module: nn.Module) -> bool:
+    return type(module).__module__.startswith("torch.nn.modules.")
 
 
 def _refuse_hooks(model: nn.Module) -> None:

@@ -12,13 +12,15 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Interpreter, Node
 
+from hyperplace.steps.capture.export import Exported
 
-def saved_bytes(program: ExportedProgram, rows: int, *, has_fixed_rows: bool) -> dict[str, int]:
+
+def saved_bytes(exported: Exported, rows: int) -> dict[str, int]:
     """Return the bytes kept on behalf of every call, by its name, for one row."""
-    here = _saved(program, rows)
-    if has_fixed_rows:
-        return {name: -(-size // rows) for name, size in here.items()}
-    there = _saved(program, rows + 1)
+    if exported.runnable:
+        program, number = exported.runnable
+        return {name: -(-size // number) for name, size in _saved(program, number).items()}
+    here, there = (_saved(exported.program, number) for number in (rows, rows + 1))
     return {name: max(0, size - here.get(name, 0)) for name, size in there.items()}
 
 

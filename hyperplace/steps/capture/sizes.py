@@ -25,6 +25,9 @@ _OPERATORS = {
 }
 
 
+USUAL_ROWS = 64  # for which bytes are counted that do not grow evenly
+
+
 class UnknownSize(Exception):
     """A size is computed from the rows in a way that has no words here."""
 
@@ -50,8 +53,10 @@ def bytes_of(tensor: torch.Tensor, rows: int, *, has_fixed_rows: bool) -> Bytes:
     if has_fixed_rows:
         total = prod(shape_of(tensor)) * tensor.element_size()
         return Bytes(total // rows) if tensor.ndim and shape_of(tensor)[0] == rows else Bytes(fixed=total)
-    here, there = (_elements(tensor, number) * tensor.element_size() for number in (rows, rows + 1))
-    return Bytes(there - here, here - (there - here) * rows)
+    one, two, many = (_elements(tensor, number) * tensor.element_size() for number in (1, 2, USUAL_ROWS))
+    if many == one + (two - one) * (USUAL_ROWS - 1) and 2 * one >= two:
+        return Bytes(two - one, 2 * one - two)
+    return Bytes(-(-many // USUAL_ROWS))  # a matrix of rows by rows, half of them: right for one number of rows only
 
 
 def _elements(tensor: torch.Tensor, rows: int) -> int:

@@ -35,11 +35,11 @@ _LARGEST_CONSTANT = 2**16  # elements; a larger one does not belong into a progr
 class Tracer:
     """Collect the layers of one exported program; `graph()` is the answer."""
 
-    def __init__(self, exported: Exported, rows: int, tied: Collection[str]) -> None:
+    def __init__(self, exported: Exported, rows: int, saved: dict[str, int], tied: Collection[str]) -> None:
         self._exported, self._program = exported, exported.program
         self._tied = tied  # parameters that several layers use, each of which is placed whole
         has_fixed_rows = exported.fewest_rows == exported.most_rows
-        self._book = Book(rows, has_fixed_rows=has_fixed_rows, saved=exported.saved)
+        self._book = Book(rows, has_fixed_rows=has_fixed_rows, saved=saved)
         self._values, self._drafts = self._book.values, self._book.drafts
         self._shuffles: dict[Node, tuple[Node, ...]] = {}  # the calls since a shuffle began, up to this one
 

@@ -1,5 +1,6 @@
 """Who holds copies of which weights: the parts that compute rows of a filter, besides the one that owns it."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -21,17 +22,23 @@ def replicas(layer: PlannedLayer) -> Iterator[Replica]:
 
 
 def tied_replicas(layers: Sequence[PlannedLayer]) -> Iterator[Replica]:
-    """Yield a replica per parameter of several layers and part that uses it, but the part of the first of them."""
+    """Yield the copies of parameters that several layers use: one of each on every part but that of the first layer.
+
+    They are of the first layer that uses them on their part.
+    """
     users: dict[str, list[PlannedLayer]] = {}
-    for layer in layers:
-        for tied in layer.facts.tied:
-            users.setdefault(tied.name, []).append(layer)
+    for each in layers:
+        for tied in each.facts.tied:
+            users.setdefault(tied.name, []).append(each)
+    sizes: Counter[tuple[str, int, int]] = Counter()  # layer, part and owner
     for name, found in users.items():
         first_on = {layer.owners[0].part: layer for layer in reversed(found)}
         owner = found[0].owners[0].part
-        for part in sorted(set(first_on) - {owner}):
+        for part in set(first_on) - {owner}:
             size = next(tied.num_bytes for tied in first_on[part].facts.tied if tied.name == name)
-            yield Replica(first_on[part].name, part, owner, ((0, 1),), size, 0)
+            sizes[first_on[part].name, part, owner] += size
+    for (layer, part, owner), size in sorted(sizes.items()):
+        yield Replica(layer, part, owner, ((0, 1),), size, 0)
 
 
 def _copies(layer: PlannedLayer) -> dict[tuple[int, int], Ranges]:

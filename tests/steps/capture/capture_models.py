@@ -137,7 +137,7 @@ def channel_shuffle(net, x):
 @add_model(a=conv(4, 8), b=conv(4, 4))
 def shuffle_then_split(net, x):
     y = net.a(x)
-    y = y.reshape(2, 4, 2, 6, 6).permute(0, 2, 1, 3, 4).reshape(2, 8, 6, 6)
+    y = y.reshape(-1, 4, 2, 6, 6).permute(0, 2, 1, 3, 4).reshape(-1, 8, 6, 6)
     kept, worked = y.chunk(2, dim=1)
     return torch.cat([kept, F.relu(net.b(worked))], 1)
 
@@ -283,7 +283,7 @@ def dense_branches(net, x):
 
 @add_model(a=conv(4, 6), d=lambda: nn.Conv1d(12, 12, 1, groups=12), e=lambda: nn.Conv1d(12, 6, 1, groups=3))
 def halved_maps(net, x):
-    y = net.a(x).reshape(2, 12, 18)
+    y = net.a(x).reshape(-1, 12, 18)
     return net.e(net.d(y))
 
 

@@ -4,7 +4,7 @@ A small model, every kind of call, sync, async with one and with four mini-batch
 must answer within five seconds, its weights must be those after a whole number of updates (with several in flight, each
 part's own), and it must go on as the plain loop does or say that it was interrupted. The tests run a share of this.
 
-    python tests/sweeps/interrupts.py [sync|async-1|async-4 ...]
+    python tests/sweeps/interrupt_everywhere.py [sync|async-1|async-4 ...]
 """
 
 import sys
