@@ -45,7 +45,6 @@ REFUSED = {
     "item": "an assertion in capture",
     "nonzero": "an assertion in capture",
     "input_without_elements": "a division by zero",
-    "nothing_but_a_constant": "trained nothing",
     "custom_gradient": "its own backward pass was lost",
     "gradient_hook": "the hook was lost",
     "python_counter": "kept its first value",

@@ -31,7 +31,7 @@ def test_profile_prints_a_table_and_writes_a_file_that_partition_takes(run, tmp_
     assert json.loads(run("partition", "lenet5", "--batch", 4, *options).out)["batch"] == 4
     wrong = run("partition", "lenet5", "--batch", 8, *options)
     assert wrong.code == 2
-    assert "batch 4" in wrong.err
+    assert "a batch of 4, not of 8" in wrong.err
 
 
 def test_compare_writes_tables_and_a_plot(run, tmp_path) -> None:
