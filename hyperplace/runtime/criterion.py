@@ -3,10 +3,12 @@
 No part's optimizer has such parameters, so they would stay as they are while a plain loop trains them.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from hyperplace.errors import UsageError
@@ -46,3 +48,37 @@ def check_reach(loss: Any, outputs: Sequence[Tensor]) -> None:
                 f"would not be trained; {REMEDY} with detach()"
             )
         todo += [following for following, _ in node.next_functions]
+
+
+class PiecewiseLoss:
+    """Hold the loss of the first mini-batch that is cut against that of its pieces, each weighed by its rows.
+
+    They are the same where the loss is a mean over rows. A sum, or a loss in which rows see each other, would be
+    another one. The loss is called once more for that, without gradients.
+    """
+
+    def __init__(self, loss: Callable[..., Tensor] | None) -> None:
+        self._loss = loss
+        self._pieces: list[tuple[list[Tensor], Tensor, float]] = []
+        self._total = 0.0
+        self._is_done = False
+
+    def add(self, outputs: list[Tensor], target: Tensor, loss: Tensor, share: float) -> None:
+        """Take a piece; with the last of its mini-batch, compare."""
+        if self._loss is None or self._is_done or share == 1.0:
+            return
+        self._pieces.append(([output.detach() for output in outputs], target, share))
+        self._total += float(loss.detach()) * share
+        if sum(share for *_, share in self._pieces) < 1 - 1e-9:
+            return
+        self._is_done = True
+        pieces, self._pieces = self._pieces, []
+        with torch.no_grad():
+            joined = [torch.cat(each) for each in zip(*(outputs for outputs, *_ in pieces), strict=True)]
+            whole = self._loss(joined, torch.cat([target for _, target, _ in pieces]))
+        expected, tolerance = float(whole), torch.finfo(loss.dtype).eps ** 0.5
+        if math.isfinite(expected) and not math.isclose(expected, self._total, rel_tol=tolerance, abs_tol=tolerance):
+            raise UsageError(
+                f"the loss of a mini-batch is {expected:.6g}, but that of its micro-batches, weighed by their rows, is "
+                f"{self._total:.6g}: it is no mean over rows; give micro_batches=1"
+            )

@@ -9,7 +9,50 @@ from hyperplace.errors import UsageError
 from hyperplace.runtime.table import Program, Slot
 
 
-def flattened(program: Program, given: Sequence[Any]) -> list[Any]:
+def checked(program: Program, given: Sequence[Any]) -> list[Tensor]:
+    """Return a program's inputs as tensors; refuse other shapes than its own before any part has seen them."""
+    inputs, wanted = _flattened(program, given), program.inputs
+    shapes = [tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in inputs]
+    if len(inputs) != len(wanted) or any(s[1:] != w for s, w in zip(shapes, wanted, strict=False)):
+        shown = " and ".join(f"(rows, {', '.join(map(str, shape))})" for shape in wanted)
+        raise UsageError(f"{program.name} wants inputs of shape {shown}, not {shapes}")
+    rows = {x.shape[0] for x in inputs}
+    if len(rows) != 1 or 0 in rows:
+        raise UsageError(f"the inputs of a mini-batch must have the same number of rows, at least 1, not {shapes}")
+    _check_rows(program, rows.pop())
+    return inputs
+
+
+def num_pieces(program: Program, rows: int, target: Any, *, most: int) -> int:
+    """Return into how many micro-batches to cut so many rows: each with as many as the program takes at least.
+
+    Targets below zero are those that losses of classes leave out, so that a piece's rows do not say what it weighs.
+    """
+    if isinstance(target, Tensor) and not target.is_floating_point() and not target.is_complex() and (target < 0).any():
+        return 1
+    pieces = min(most, rows)
+    while pieces > 1 and _smallest(rows, pieces) < program.rows[0]:
+        pieces -= 1
+    return pieces
+
+
+def _smallest(rows: int, pieces: int) -> int:
+    """Return the rows of the last piece that torch.chunk makes."""
+    size = -(-rows // pieces)
+    return rows % size or size
+
+
+def _check_rows(program: Program, rows: int) -> None:
+    fewest, most = program.rows
+    if rows < fewest or (most is not None and rows > most):
+        span = f"{fewest}" if fewest == most else f"{fewest} or more" if most is None else f"{fewest} to {most}"
+        raise UsageError(
+            f"{program.name} does something else with {rows} rows than it was captured with: it takes {span}; make the "
+            "model's code the same for any number of rows, or plan with this one"
+        )
+
+
+def _flattened(program: Program, given: Sequence[Any]) -> list[Any]:
     """Return the tensors among a program's inputs in the order of their numbers; keyword inputs come as one dict."""
     if program.takes is None:
         return list(given)

@@ -27,7 +27,7 @@ from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.run_settings import RunSettings
 from hyperplace.runtime.schedule import Schedule, schedule
 from hyperplace.runtime.state import StateNames, assembled, check_state
-from hyperplace.runtime.structure import filled, flattened
+from hyperplace.runtime.structure import checked, filled, num_pieces
 from hyperplace.runtime.table import Program
 from hyperplace.runtime.weights import Staleness, Training, Weights
 from hyperplace.runtime.worker import Options, Worker
@@ -126,8 +126,7 @@ class Trainer:
 
         Returns at once while there is room in flight.
         """
-        inputs, target = flattened(self.program, batch[:-1]), batch[-1] if batch else None
-        self._check(inputs)
+        inputs, target = checked(self.program, batch[:-1]), batch[-1] if batch else None
         self._check_open()
         return self._step_sync(inputs, target) if self.settings.schedule == "sync" else self._step_async(inputs, target)
 
@@ -140,9 +139,10 @@ class Trainer:
 
     def _step_sync(self, inputs: Sequence[Tensor], target: Any) -> Loss:
         rows = inputs[0].shape[0]
-        chunks = [x.chunk(self.settings.micro_batches) for x in inputs]
+        pieces = num_pieces(self.program, rows, target, most=self.settings.micro_batches)
+        chunks = [x.chunk(pieces) for x in inputs]
         has_rows = isinstance(target, Tensor) and target.ndim > 0 and target.shape[0] == rows
-        targets = target.chunk(self.settings.micro_batches) if has_rows else [target]
+        targets = target.chunk(pieces) if has_rows else [target]
         if len(targets) != len(chunks[0]):
             raise UsageError("micro-batches need a target that is a tensor with a row for every row of the input")
         loss = Loss(len(targets), self.flush)
@@ -223,8 +223,7 @@ class Trainer:
         """Return the model's outputs without learning; in evaluation mode unless `training`, with new masks."""
         if not (training or self.program.predicts):
             return self._evaluated(given)
-        inputs = flattened(self.program, given)
-        self._check(inputs)
+        inputs = checked(self.program, given)
         self._check_open()
         self._flush()
         self._num_predictions += 1
@@ -245,27 +244,6 @@ class Trainer:
         self._check_open()
         self._settle()
         return self._evaluate(self._whole(), given)
-
-    def _check(self, inputs: Sequence[Any]) -> None:
-        """Refuse inputs of other shapes than the program's before any part has seen them."""
-        wanted = self.program.inputs
-        shapes = [tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in inputs]
-        if len(inputs) != len(wanted) or any(s[1:] != w for s, w in zip(shapes, wanted, strict=False)):
-            shown = " and ".join(f"(rows, {', '.join(map(str, shape))})" for shape in wanted)
-            raise UsageError(f"{self.program.name} wants inputs of shape {shown}, not {shapes}")
-        rows = {shape[0] for shape in shapes}
-        if len(rows) != 1 or 0 in rows:
-            raise UsageError(f"the inputs of a mini-batch must have the same number of rows, at least 1, not {shapes}")
-        self._check_rows(rows.pop())
-
-    def _check_rows(self, rows: Any) -> None:
-        fewest, most = self.program.rows
-        if rows < fewest or (most is not None and rows > most):
-            span = f"{fewest}" if fewest == most else f"{fewest} or more" if most is None else f"{fewest} to {most}"
-            raise UsageError(
-                f"{self.program.name} does something else with {rows} rows than it was captured with: it takes {span}; "
-                "make the model's code the same for any number of rows, or plan with this one"
-            )
 
     @one_at_a_time
     def state_dict(self) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hyperplace.runtime.board import Board, Fault
 from hyperplace.runtime.clipping import SharedNorm
-from hyperplace.runtime.criterion import check_reach
+from hyperplace.runtime.criterion import PiecewiseLoss, check_reach
 from hyperplace.runtime.finite import check_finite
 from hyperplace.runtime.gate import Gate
 from hyperplace.runtime.live import Live, Roots
@@ -71,6 +71,7 @@ class Worker:
         self._live: dict[int, Live] = {}
         self._first_use = _first_uses(part.segments)
         self._used = [part.weights_of(index) for index in range(len(part.segments))]
+        self._piecewise = PiecewiseLoss(options.loss)
         self._now: tuple[str, int, int] = ("", 0, 0)  # what is being run: kind, segment, mini-batch
 
     def run(self) -> None:
@@ -233,7 +234,8 @@ class Worker:
         self._now = ("loss", self._now[1], live.batch.number)
         with within(live.batch.autocasts):
             loss = self._options.loss(leaves, live.batch.target)
-        check_reach(loss, leaves)
+            check_reach(loss, leaves)
+            self._piecewise.add(leaves, live.batch.target, loss, live.batch.share)
         if self._options.check_nan and not torch.isfinite(loss).all():
             raise FloatingPointError(f"the loss is {loss.item()}")
         (loss * live.batch.share if live.batch.share != 1.0 else loss).backward()  # type: ignore[no-untyped-call]

@@ -79,8 +79,9 @@ class Judge:
 
     def __call__(self, outputs: Any, target: Tensor) -> Tensor:
         logits = outputs[0] if isinstance(outputs, tuple) else outputs
-        self.num_right += int((logits.detach().argmax(1) == target.to(logits.device)).sum())
-        self.num_rows += len(target)
+        if torch.is_grad_enabled():  # not where the loss is only checked
+            self.num_right += int((logits.detach().argmax(1) == target.to(logits.device)).sum())
+            self.num_rows += len(target)
         return functional.cross_entropy(logits, target.to(logits.device))
 
     @property

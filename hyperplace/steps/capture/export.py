@@ -14,20 +14,16 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from hyperplace.errors import ModelError
-from hyperplace.steps.capture.aliases import families, is_in_place, needs_of, op_name, written
-from hyperplace.steps.capture.sizes import is_number, number_of
+from hyperplace.steps.capture.aliases import is_in_place, op_name, written
 from hyperplace.steps.capture.told import Untold, tell_rows
-from hyperplace.values.graph import Rows
 
 WITHIN = "within"  # in a node's meta: the contexts it runs in, as Python
 NO_GRAD = "no_grad"  # in a node's meta: what it makes has no gradient
 _GRAD_MODE, _AUTOCAST = "wrap_with_set_grad_enabled", "wrap_with_autocast"
 _NO_GRAD = "torch.no_grad()"
-_MODES = ("training", "train", "use_input_stats", "dropout_p")
-_FREE = ("slice", "alias")  # which torch.export leaves out or not, as it finds them to do nothing
 
 
 Sample = tuple[tuple[Any, ...], dict[str, Any]]  # positional and keyword arguments
@@ -55,7 +51,7 @@ def export(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], rows
         with suppress(Untold):
             return _compared(model, *many, max(rows, 2))
         return export_for(model, args, kwargs, rows)
-    _flatten(program)
+    flatten(program)
     if not _has_lasting_constants(model, many, program):
         return export_for(model, args, kwargs, rows)
     return Exported(program, *_span(program))
@@ -89,7 +85,7 @@ def _compared(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], r
             programs.append(torch.export.export(model, *sample))
         except Exception as fault:  # it takes these rows only
             raise Untold(str(fault)) from None
-        _flatten(programs[-1])
+        flatten(programs[-1])
     program, *others = programs
     if not all(_same_constants(program, other) for other in others):
         raise Untold("a tensor made of numbers follows the rows")
@@ -112,68 +108,8 @@ def export_for(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], 
             f"torch.export cannot capture {type(model).__name__}: {type(fault).__name__}: {lines[0]}; "
             "run torch.export.export(model, (sample,)) for the whole story"
         ) from fault
-    _flatten(program)
+    flatten(program)
     return Exported(program, rows, rows, runnable=(program, rows))
-
-
-def takes_one_row(model: nn.Module, sample: Sample, exported: Exported) -> bool:
-    """Say whether a model does the same with a single row, which torch.export always takes for a case of its own."""
-    alone = tree_map(lambda x: x[:1] if isinstance(x, torch.Tensor) else x, sample)
-    try:
-        program = torch.export.export(model, *alone)
-    except Exception:  # such as batch norm, which wants several values
-        return False
-    _flatten(program)
-    return _operations(program, 1) == _operations(exported.program, 1)
-
-
-def evaluates_alike(model: nn.Module, sample: Sample, rows: int, exported: Exported) -> bool:
-    """Say whether a model, now in evaluation mode, computes its outputs by the operations it is trained with.
-
-    Dropout and norms follow the mode by themselves.
-    """
-    try:
-        program = export(model, *sample, rows).program
-    except ModelError:  # a branch that only evaluation takes may be one that cannot be exported
-        return False
-    return _operations(program, rows) == _operations(exported.program, rows)
-
-
-def _operations(program: ExportedProgram, rows: int) -> list[Any]:
-    """Return the operations that lead to the outputs, in order, with their constants for so many rows."""
-    graph = program.graph
-    needs = needs_of(graph, families(graph))
-    wanted = {node for node in graph.nodes if node.op == "output"}
-    for node in reversed(graph.nodes):
-        if node in wanted:
-            wanted |= needs[node]
-    made = [node for node in graph.nodes if node in wanted and node.op == "call_function" and _makes_tensors(node)]
-    kept = [node for node in made if "dropout" not in op_name(node) and op_name(node) not in _FREE]
-    return [(node.target, _said(_by_name(node), rows)) for node in kept]
-
-
-def _by_name(node: Node) -> dict[str, Any]:
-    """Return a call's arguments by name, without those that say in which mode it is."""
-    schema = getattr(node.target, "_schema", None)
-    names = [argument.name for argument in schema.arguments] if schema else map(str, range(len(node.args)))
-    named = dict(zip(names, node.args, strict=False)) | node.kwargs
-    return {name: value for name, value in named.items() if name not in _MODES}
-
-
-def _said(argument: Any, rows: int) -> Any:
-    """Return the constants of an argument, with nothing for values."""
-    if is_number(argument):
-        number = number_of(argument)
-        return number.at(rows) if isinstance(number, Rows) else number
-    if isinstance(argument, Node):
-        return None
-    if isinstance(argument, dict):
-        return {name: _said(one, rows) for name, one in argument.items()}
-    return [_said(one, rows) for one in argument] if isinstance(argument, list | tuple) else argument
-
-
-def _makes_tensors(node: Node) -> bool:
-    return any(isinstance(value, torch.Tensor) for value in tree_leaves(node.meta.get("val")))
 
 
 def _any_rows(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -212,7 +148,7 @@ def _row_symbols(program: ExportedProgram) -> set[Any]:
     return {side.node.expr for side in sides if isinstance(side, torch.SymInt)}
 
 
-def _flatten(program: ExportedProgram) -> None:
+def flatten(program: ExportedProgram) -> None:
     """Put the calls of nested programs (torch.no_grad, torch.autocast) where those are called."""
     module = program.graph_module
     while nested := [node for node in module.graph.nodes if _is_nested(node)]:
