@@ -74,11 +74,18 @@ class PiecewiseLoss:
         self._is_done = True
         pieces, self._pieces = self._pieces, []
         with torch.no_grad():
-            joined = [torch.cat(each) for each in zip(*(outputs for outputs, *_ in pieces), strict=True)]
-            whole = self._loss(joined, torch.cat([target for _, target, _ in pieces]))
+            targets = [target for _, target, _ in pieces]
+            joined = [_joined(each, targets) for each in zip(*(outputs for outputs, *_ in pieces), strict=True)]
+            whole = self._loss(joined, torch.cat(targets))
         expected, tolerance = float(whole), torch.finfo(loss.dtype).eps ** 0.5
         if math.isfinite(expected) and not math.isclose(expected, self._total, rel_tol=tolerance, abs_tol=tolerance):
             raise UsageError(
                 f"the loss of a mini-batch is {expected:.6g}, but that of its micro-batches, weighed by their rows, is "
                 f"{self._total:.6g}: it is no mean over rows; give micro_batches=1"
             )
+
+
+def _joined(pieces: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
+    """Return an output of all rows; one that has none is the same in every piece."""
+    has_rows = all(one.ndim and one.shape[0] == len(target) for one, target in zip(pieces, targets, strict=True))
+    return torch.cat(list(pieces)) if has_rows else pieces[0]
