@@ -21,7 +21,7 @@ from torch import nn
 
 import hyperplace
 from hyperplace import machine_code, planning
-from hyperplace.cli.folder import hold_folder
+from hyperplace.cli.folder import held
 from hyperplace.cli.terminal import Shown
 from hyperplace.errors import FileError, HyperplaceError, ModelError, UsageError
 from hyperplace.files.profile import cache_path, profile_text
@@ -278,18 +278,23 @@ def test_a_full_disk_behind_stdout():
 
 def test_two_trainings_do_not_share_a_folder(tmp_path):
     """Each overwrote the other's checkpoint."""
-    script = (
-        "import sys; sys.path.insert(0, ''); from pathlib import Path; from hyperplace.cli.folder import hold_folder"
-    )
-    script += f"; hold_folder(Path({str(tmp_path)!r})); print('held', flush=True); input()"
+    script = f"""
+from pathlib import Path
+from hyperplace.cli.folder import held
+with held(Path({str(tmp_path)!r})):
+    print("held", flush=True)
+    input()
+"""
     other = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert other.stdout.readline() == b"held\n"
-        with pytest.raises(FileError, match="another training"):
-            hold_folder(tmp_path)
+        with pytest.raises(FileError, match="another training"), held(tmp_path):
+            pass
     finally:
         other.communicate(b"\n", timeout=30)
-    hold_folder(tmp_path)
+    with held(tmp_path):
+        assert list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())
 
 
 def test_folders_of_killed_searches_are_removed(monkeypatch, tmp_path):
