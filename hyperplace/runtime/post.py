@@ -6,6 +6,7 @@ waits until it is there. Mailboxes hold only what mini-batches in flight have un
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -35,21 +36,26 @@ class Post:
     """The mailboxes of all parts; each is emptied by one thread only, so single operations on dicts need no lock."""
 
     def __init__(self, num_parts: int) -> None:
-        self._boxes: list[dict[Key, Tensor]] = [{} for _ in range(num_parts)]
+        self._boxes: list[dict[Key, Tensor | None]] = [{} for _ in range(num_parts)]
         self._bells = [Bell() for _ in range(num_parts)]
         self._sent: list[Counter[tuple[str, int, int]]] = [Counter() for _ in range(num_parts)]  # by sender: no lock
         self._unplanned: list[Counter[tuple[str, int, int]]] = [Counter() for _ in range(num_parts)]
         self._is_stopped = False
 
-    def put(self, key: Key, tensor: Tensor, *, planned: bool = True) -> None:
-        """Send a tensor; it may not be written to afterwards."""
+    def put(self, key: Key, tensor: Tensor | None, *, like: Tensor | None = None, planned: bool = True) -> None:
+        """Send a tensor, which may not be written to afterwards; no gradient, None, is counted as one of `like`'s size.
+
+        None is not zeros: what has no gradient is left alone by optimizers, also by their weight decay.
+        """
         counted = self._sent if planned else self._unplanned
-        counted[key.source][key.way, key.source, key.target] += tensor.numel() * tensor.element_size()
+        sized = tensor if like is None else like
+        assert sized is not None
+        counted[key.source][key.way, key.source, key.target] += sized.numel() * sized.element_size()
         self._boxes[key.target][key] = tensor
         self._bells[key.target].ring()
 
-    def take(self, key: Key) -> Tensor:
-        """Return a tensor sent to the key's target, and forget it; waits until it comes."""
+    def take(self, key: Key) -> Any:
+        """Return the tensor, or None, sent to the key's target, and forget it; waits until it comes."""
         box = self._boxes[key.target]
         while key not in box:
             if self._is_stopped:

@@ -100,17 +100,18 @@ class Replicas:
                 self._gradients[name] = gradient if known is None else known.add_(gradient)
 
     def give(self, batch: int) -> None:
-        """Send the gradients of all borrowed weights to their owners; zeros where there are none."""
+        """Send the gradients of all borrowed weights to their owners, also where there are none."""
         for name, loan in self._borrowed.items():
-            gradient = self._gradients.pop(name, None)
-            gradient = torch.zeros_like(self._tensor_of[name]) if gradient is None else gradient
-            self._post.put(Key(batch, GRADIENTS, name, loan.borrower, loan.owner), gradient)
+            key = Key(batch, GRADIENTS, name, loan.borrower, loan.owner)
+            self._post.put(key, self._gradients.pop(name, None), like=self._tensor_of[name])
 
     def collect(self, batch: int) -> None:
         """Wait for the gradients of all borrowers, and add them to the part's own, always in the same order."""
         for loan in self._lent:
             gradient = self.take(Key(batch, GRADIENTS, loan.copy, loan.borrower, loan.owner))
             parameter = self._weights.parameters[loan.lent]
+            if gradient is None:
+                continue
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
             add(parameter.grad, gradient, loan.spans)

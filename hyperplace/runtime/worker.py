@@ -4,7 +4,7 @@ import queue
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -272,8 +272,7 @@ class Worker:
             del live.values[name]
             if take.learns:
                 gradient = live.gradients.pop(name, None)
-                answer = torch.zeros_like(argument) if gradient is None else gradient
-                self._post.put(self._key(live, BACKWARD, take), answer, planned=take.planned)
+                self._post.put(self._key(live, BACKWARD, take), gradient, like=argument, planned=take.planned)
 
     def _predict(self, order: Predict) -> None:
         """Run all segments forward without gradients."""
@@ -309,9 +308,10 @@ class Worker:
         source, target = (self.number, other) if sends else (other, self.number)
         return Key(live.batch.number, way, end.name, source, target)
 
-    def _waited(self, key: Key) -> Tensor:
+    def _waited(self, key: Key) -> Any:
         _, index, batch = self._now
-        return self._timed("wait", index, batch, lambda: self._post.take(key)).to(self.part.device)
+        found = self._timed("wait", index, batch, lambda: self._post.take(key))
+        return None if found is None else found.to(self.part.device)
 
     def _timed(self, kind: str, index: int, batch: int, work: Callable[[], T]) -> T:
         if not self._options.record or batch < 0:
