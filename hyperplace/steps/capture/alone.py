@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from torch._subclasses.fake_tensor import FakeTensorMode
+
 # torch.export, a model's mode and what is kept quiet meanwhile are the whole process's; and while a model is captured,
 # its parameters are others, so that whoever reads them takes the lock too.
 _LOCK = threading.RLock()
@@ -15,7 +17,8 @@ _LOCK = threading.RLock()
 def alone() -> Iterator[None]:
     """Keep other threads' captures out, and free afterwards what torch.export keeps of every model for ever.
 
-    That is the last traced graph, by a global dict, and the text of all graphs, for tracebacks: 30 KiB and more each.
+    That is the last traced graph, by a global dict, the text of all graphs, for tracebacks, and what operations do to
+    shapes: 30 KiB and more each.
     """
     with _LOCK:
         lines_before = set(linecache.cache)
@@ -27,6 +30,7 @@ def alone() -> Iterator[None]:
                     linecache.cache.pop(name, None)
                     _texts().pop(name, None)
             _traced().clear()
+            FakeTensorMode.cache_clear()
 
 
 def _texts() -> dict[str, Any]:

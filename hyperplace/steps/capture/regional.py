@@ -7,6 +7,7 @@ layer's result.
 
 from dataclasses import replace
 
+import torch
 from torch.fx import Node
 
 from hyperplace.errors import ModelError
@@ -72,6 +73,9 @@ def _enter_constant(book: Book, region: Region, bases: list[Node]) -> None:
 
 
 def _enter_layer(book: Book, region: Region, bases: list[Node], buffers: list[Node]) -> None:
+    results = _results(region, bases)
+    if not (results or buffers):
+        return  # nobody sees what it does
     inside = set(region)
     sources = dict.fromkeys(n for node in region for n in node.all_input_nodes if n not in inside and book.is_data(n))
     views = dict.fromkeys(view for n in sources for view in flat_views(book.values[n])) or {_any_input(book): None}
@@ -89,7 +93,7 @@ def _enter_layer(book: Book, region: Region, bases: list[Node], buffers: list[No
     for base in buffers:
         draft.calls.append(Call("", STORE, (Ref(book.values[base].name, True), own[base]), (), ()))
     draft.num_anchor_calls = len(draft.calls)
-    _add_results(book, draft, region, own)
+    _add_results(book, draft, results)
 
 
 def _any_input(book: Book) -> View:
@@ -114,20 +118,29 @@ def _add_copies(book: Book, draft: Draft, bases: list[Node]) -> dict[Node, Ref]:
     for base in bases:
         book.record_state(draft, base)
         (tensor,) = tensors_of(base)
-        name, before = f"{base.name}_own", book.call_argument(base)
+        name, before = _own_name(base), book.call_argument(base)
         draft.calls.append(Call(name, "aten.clone.default", (before,), (), (), book.has_rows(tensor)))
         own[base] = Ref(name)
     return own
 
 
-def _add_results(book: Book, draft: Draft, region: Region, own: dict[Node, Ref]) -> None:
-    """Enter what is read of a region outside of it: values made inside, and what it has made of those from outside."""
+def _results(region: Region, bases: list[Node]) -> dict[Node, str]:
+    """Return what is read of a region outside of it: values made inside, and what it has made of those from outside."""
     inside, order = set(region), {node: number for number, node in enumerate(region[0].graph.nodes)}
     first = order[region[0]]
-    read = [node for node in region if tensors_of(node) and any(user not in inside for user in node.users)]
-    read = [node for node in read if not isinstance(node.meta.get("val"), list | tuple)]
-    changed = [b for b in own if any(user not in inside and order[user] > first for user in b.users)]
-    names = {node: node.name for node in read} | {base: own[base].name for base in changed}
+    made = [node for node in region if isinstance(node.meta.get("val"), torch.Tensor)]
+    read = [node for node in made if any(user not in inside for user in node.users)]
+    changed = [base for base in bases if any(user not in inside and order[user] > first for user in base.users)]
+    return {node: node.name for node in read} | {base: _own_name(base) for base in changed}
+
+
+def _own_name(base: Node) -> str:
+    """Return the name of a region's copy of a value from outside."""
+    return f"{base.name}_own"
+
+
+def _add_results(book: Book, draft: Draft, names: dict[Node, str]) -> None:
+    """Enter a region's results, each under the name it has there."""
     draft.result_values = tuple(names.values())
     for number, (node, name) in enumerate(names.items()):
         (tensor,) = tensors_of(node)

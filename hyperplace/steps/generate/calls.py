@@ -42,6 +42,13 @@ def is_in_place(call: Call) -> bool:
     return op_name(call).endswith("_") and not op_name(call).endswith("__")
 
 
+def is_view(call: Call) -> bool:
+    """Say whether a call's result may share memory with its first argument, not counting what it writes in place."""
+    if call.op in (GETITEM, CONSTANT, STORE):
+        return call.op == GETITEM
+    return _shares(out_of_place(call) if is_in_place(call) else call.op)
+
+
 def argument_names(call: Call) -> tuple[str, ...]:
     """Return the names of all arguments of the operation, in order."""
     return () if call.op in (GETITEM, CONSTANT, STORE) else _argument_names(call.op)
@@ -92,6 +99,15 @@ def _exists(op: str) -> bool:
 
     library, name, overload = _parsed(op)
     return overload in getattr(getattr(torch.ops, library), name).overloads()
+
+
+@cache
+def _shares(op: str) -> bool:
+    import torch
+
+    library, name, overload = _parsed(op)
+    function = getattr(getattr(getattr(torch.ops, library), name), overload)
+    return any(one.alias_info for one in function._schema.returns)
 
 
 @cache

@@ -14,6 +14,7 @@ from hyperplace.steps.generate.calls import (
     constant_text,
     drawing,
     is_in_place,
+    is_view,
     op_name,
     out_of_place,
     refs,
@@ -27,9 +28,6 @@ from hyperplace.values.graph import Call, Layer, Ref, Rows, Rule
 from hyperplace.values.plan import Ranges
 from hyperplace.values.ranges import count
 
-# What may return its argument, or a view of it, instead of a new tensor.
-_ALIASES = "flatten contiguous alias detach to _to_copy slice permute transpose unsqueeze chunk split expand"
-ALIASES = RESHAPES | frozenset(_ALIASES.split())
 SIZED = ("view", "reshape", "_unsafe_view")  # which name the sizes they leave
 TRAINING = {"batch_norm": "training", "instance_norm": "use_input_stats"}
 
@@ -71,7 +69,7 @@ class TileText:
                 return
             lines.let(plain, self._expression(call, lines))
             self.values[call.value] = plain
-            if op_name(call).rstrip("_") not in ALIASES or refs(call)[0].name in self._fresh:
+            if not is_view(call) or refs(call)[0].name in self._fresh:
                 self._fresh.add(call.value)
 
     def write_region(self, makes: tuple[str, ...], lines: Lines) -> None:
