@@ -2,11 +2,13 @@
 
 import linecache
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 # torch.export, a model's mode and what is kept quiet meanwhile are the whole process's; and while a model is captured,
 # its parameters are others, so that whoever reads them takes the lock too.
@@ -23,14 +25,36 @@ def alone() -> Iterator[None]:
     with _LOCK:
         lines_before = set(linecache.cache)
         try:
-            yield
+            with _emptied_caches():
+                yield
         finally:
             for name in set(linecache.cache) - lines_before:
                 if name.startswith("<eval_with_key>"):
                     linecache.cache.pop(name, None)
                     _texts().pop(name, None)
             _traced().clear()
-            FakeTensorMode.cache_clear()
+
+
+@contextmanager
+def _emptied_caches() -> Iterator[None]:
+    """Empty, afterwards, what symbols of sizes remember of operations and guards.
+
+    It leads back to them through memory of C++, which Python's collector does not see.
+    """
+    made: list[Any] = []
+    make: Any = ShapeEnv.__init__
+
+    def noted(env: ShapeEnv, *args: Any, **kwargs: Any) -> None:
+        make(env, *args, **kwargs)
+        made.append(env)
+
+    try:
+        with mock.patch.object(ShapeEnv, "__init__", noted):
+            yield
+    finally:
+        for kept in (kept for env in made for kept in vars(env).values()):
+            if isinstance(kept, dict | list | set | deque):
+                kept.clear()
 
 
 def _texts() -> dict[str, Any]:
