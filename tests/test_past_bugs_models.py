@@ -4,16 +4,23 @@ Each is a habit of the corpus; here is what it did to a user, and that in two wa
 torch or refused by name. The corpus runs them all in more ways.
 """
 
+import random
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent / "corpus"))
 
 from habits import HABITS
 from harness import Subject
 from ways import WAYS
+
+from hyperplace.errors import ModelError
+from hyperplace.steps.capture import capture
 
 EQUAL = {
     "constant_ones_of_batch": "a constant that equals the batch became the number of rows",
@@ -68,3 +75,21 @@ def test_it_trains_as_plain_torch(name):
 @pytest.mark.parametrize("name", REFUSED)
 def test_it_is_refused_by_name(name):
     assert {outcome.kind for outcome in outcomes(name)} <= {"refused", "plain"}, REFUSED[name]
+
+
+class Drawing(nn.Module):
+    """A layer scaled by a number that is not drawn by torch."""
+
+    def __init__(self, draw):
+        super().__init__()
+        self.layer, self.draw = nn.Linear(3, 3), draw
+
+    def forward(self, x):
+        return self.layer(x) * self.draw()
+
+
+@pytest.mark.parametrize("draw", [random.random, lambda: float(np.random.rand())])  # noqa: NPY002 - as models do
+def test_random_numbers_of_python_are_refused(draw):
+    """They were drawn once, while the model was captured, and stayed the same for ever."""
+    with pytest.raises(ModelError, match="draws random numbers of Python or numpy"):
+        capture(Drawing(draw), torch.randn(4, 3))

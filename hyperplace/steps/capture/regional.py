@@ -14,6 +14,7 @@ from hyperplace.errors import ModelError
 from hyperplace.steps.capture.aliases import base_of, is_random, op_name, tracked, written
 from hyperplace.steps.capture.book import Book, flat_views, operand
 from hyperplace.steps.capture.drafts import Draft
+from hyperplace.steps.capture.export import WITHIN
 from hyperplace.steps.capture.nodes import counted_macs, tensors_of
 from hyperplace.steps.capture.regions import Region
 from hyperplace.steps.capture.rowwise import keeps_rows_apart
@@ -104,7 +105,7 @@ def _any_input(book: Book) -> View:
 def _reason(book: Book, region: Region, buffers: list[Node]) -> str:
     if buffers:
         return f"it writes the buffer {book.values[buffers[0]].name}"
-    if within := next((node.meta.get("within") for node in region if node.meta.get("within")), ()):
+    if within := next((node.meta[WITHIN] for node in region if node.meta.get(WITHIN)), ()):
         return f"it runs in {within[0].partition('(')[0]}"
     write = next((node for node in region if written(node)), None)
     if write is None:
