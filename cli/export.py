@@ -31,7 +31,19 @@ def export(
     format_named(format)
     loaded = load(model, input)
     number = options.number_of_blocks(blocks)
-    settings = Settings(loaded.name, 1, 0.0, grain, "auto", costs, batch, number, fc, 0, row_blocks, batch_norm)
+    settings = Settings(
+        model=loaded.name,
+        k=1,
+        imbalance=0.0,
+        grain=grain,
+        partitioner="auto",
+        costs=costs,
+        batch=batch,
+        blocks=number,
+        fc=fc,
+        row_blocks=row_blocks,
+        batch_norm=batch_norm,
+    )
     graph = api.graph_for(settings, loaded.module, loaded.sample)
     with progress("measuring") as shown:
         profile = api.profile(graph, costs=costs, batch=batch, on_layer=shown.on_layer)

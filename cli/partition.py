@@ -50,20 +50,19 @@ def partition(
     from hyperplace.values.plan import Settings
 
     loaded = load(model, input)
-    chosen = "file" if from_partition else partitioner
     settings = Settings(
-        loaded.name,
-        4 if k is None else k,
-        imbalance,
-        grain,
-        chosen,
-        costs,
-        batch,
-        options.number_of_blocks(blocks),
-        fc,
-        seed,
-        row_blocks,
-        batch_norm,
+        model=loaded.name,
+        k=4 if k is None else k,
+        imbalance=imbalance,
+        grain=grain,
+        partitioner="file" if from_partition else partitioner,
+        costs=costs,
+        batch=batch,
+        blocks=options.number_of_blocks(blocks),
+        fc=fc,
+        seed=seed,
+        row_blocks=row_blocks,
+        batch_norm=batch_norm,
     )
     settings = settled_aloud(settings)
     folder = out or Path("results") / f"{loaded.name}-k{settings.k}-{settings.grain}"
@@ -72,10 +71,16 @@ def partition(
         raise UsageError(f"{from_partition} lies in {folder}/, whose files would be replaced; name a folder with --out")
     given = _read_profile(profile) if profile else None
     with progress(f"measuring {loaded.name}") as shown:
-        watch: Any = {"given_profile": given, "on_layer": shown.on_layer, "on_progress": shown.on_progress}
-        reader = (lambda h: _read_vector(from_partition, h, k)) if from_partition else None
-        watch |= {"time_limit_s": time_limit, "read_partition": reader}
-        placement = api.run(loaded.module, loaded.sample, settings, **watch)
+        placement = api.run(
+            loaded.module,
+            loaded.sample,
+            settings,
+            given_profile=given,
+            read_partition=(lambda h: _read_vector(from_partition, h, k)) if from_partition else None,
+            time_limit_s=time_limit,
+            on_layer=shown.on_layer,
+            on_progress=shown.on_progress,
+        )
     _write(folder, placement)
     if json:
         print(json_text.dumps(_summary(placement, folder)))

@@ -161,7 +161,17 @@ class TrainingRun:
 def _plan_settings(name: str, wish: PlanWish, settings: "TrainSettings") -> Any:
     from hyperplace.values.plan import Settings
 
-    return wish.applied(Settings(name, 2, 0.1, "auto", "auto", "flops", settings.batch, seed=settings.seed))
+    usual = Settings(
+        model=name,
+        k=2,
+        imbalance=0.1,
+        grain="auto",
+        partitioner="auto",
+        costs="flops",
+        batch=settings.batch,
+        seed=settings.seed,
+    )
+    return wish.applied(usual)
 
 
 def _check_checkpoint(path: Path, *, resume: bool) -> None:

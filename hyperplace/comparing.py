@@ -42,7 +42,20 @@ def compare(
     name = name or type(model).__name__
     if unknown := sorted(set(methods) - set(METHOD_NAMES)):
         raise UsageError(f"method {unknown[0]!r} is unknown; choose among {', '.join(METHOD_NAMES)}")
-    common = Settings(name, 1, 0.0, "coarse", "auto", costs, batch, blocks, fc, seed, row_blocks, batch_norm)
+    common = Settings(
+        model=name,
+        k=1,
+        imbalance=0.0,
+        grain="coarse",
+        partitioner="auto",
+        costs=costs,
+        batch=batch,
+        blocks=blocks,
+        fc=fc,
+        seed=seed,
+        row_blocks=row_blocks,
+        batch_norm=batch_norm,
+    )
     graph = graph_for(common, model, sample)
     costed = profile(graph, costs=costs, batch=batch, on_layer=on_layer)
     made = Comparison(name, batch, costs, blocks, fc, graph.parameter_bytes, (), row_blocks, batch_norm)
@@ -50,8 +63,9 @@ def compare(
         coarse: dict[float, Found] = {}  # by imbalance, for the grains that begin with it
         for method in (method for method in METHODS if method.name in methods):
             for limit in imbalance if method.limited else imbalance[:1]:
-                asked = {"k": num_parts, "imbalance": limit, "grain": method.grain, "partitioner": method.partitioner}
-                settings = replace(common, **asked)  # type: ignore[arg-type]
+                settings = replace(
+                    common, k=num_parts, imbalance=limit, grain=method.grain, partitioner=method.partitioner
+                )
                 start = coarse.get(limit) if method.partitioner == "auto" else None
                 row, found = compare_row(method, graph, costed, settings, time_limit_s, coarse=start)
                 if found and method.name == "auto":
@@ -75,9 +89,11 @@ def compare_row(
 
     clock = Clock()
     limit = settings.imbalance if method.limited else None
-    words = {"time_limit_s": time_limit_s, "coarse": coarse, "keeps_best": False}
     try:
-        found = clock.timed("partition", lambda: search(graph, costs, settings, **words))  # type: ignore[arg-type]
+        found = clock.timed(
+            "partition",
+            lambda: search(graph, costs, settings, time_limit_s=time_limit_s, coarse=coarse, keeps_best=False),
+        )
     except (BalanceError, PartitionerError) as fault:
         return ComparisonRow.failed(method.name, settings, limit, graph.parameter_bytes, str(fault)), None
     plan = place_step(graph, *found, settings)

@@ -158,17 +158,25 @@ def run(
     if given_profile:
         costs = checked_profile(given_profile, graph, settings.batch, "the profile")
     else:
-        wanted = {"costs": settings.costs, "batch": settings.batch, "on_layer": on_layer}
-        costs = clock.timed("profile", lambda: profile(graph, **wanted))  # type: ignore[arg-type]
+        costs = clock.timed(
+            "profile", lambda: profile(graph, costs=settings.costs, batch=settings.batch, on_layer=on_layer)
+        )
     if read_partition:
         blocks, rows = settings.blocks, settings.row_blocks
         hypergraph = build(graph, costs, grain=settings.grain, blocks=blocks, fc=settings.fc, row_blocks=rows)
         found = read_partition(hypergraph)
         return _placed(graph, costs, (hypergraph, found), replace(settings, k=found.num_parts), clock)
     left_out: list[str] = []
-    watch = {"time_limit_s": time_limit_s, "keeps_best": keeps_best, "on_left_out": left_out.append}
-    watch |= {"on_progress": on_progress}
-    placement = _searched(graph, costs, settings, clock, watch)
+    placement = _searched(
+        graph,
+        costs,
+        settings,
+        clock,
+        time_limit_s=time_limit_s,
+        keeps_best=keeps_best,
+        on_progress=on_progress,
+        on_left_out=left_out.append,
+    )
     return replace(placement, left_out=tuple(left_out))
 
 
@@ -181,12 +189,44 @@ def settled(settings: Settings) -> Settings:
     return replace(settings, grain=grain) if grain and settings.grain == AUTO else settings
 
 
-def _searched(graph: Graph, costs: Profile, settings: Settings, clock: "Clock", watch: dict[str, Any]) -> Placement:
+def _searched(
+    graph: Graph,
+    costs: Profile,
+    settings: Settings,
+    clock: "Clock",
+    *,
+    time_limit_s: float,
+    keeps_best: bool,
+    on_progress: OnProgress = lambda text: None,
+    on_left_out: OnProgress = lambda what: None,
+) -> Placement:
     """Return the best placement of the settings' grain, or of all."""
     if settings.grain == AUTO:
-        grains = clock.timed("partition", lambda: search_grains(graph, costs, settings, **watch))
+        grains = clock.timed(
+            "partition",
+            lambda: search_grains(
+                graph,
+                costs,
+                settings,
+                time_limit_s=time_limit_s,
+                keeps_best=keeps_best,
+                on_progress=on_progress,
+                on_left_out=on_left_out,
+            ),
+        )
         return _best_of(graph, costs, grains, settings, clock)
-    found = clock.timed("partition", lambda: search(graph, costs, settings, **watch))
+    found = clock.timed(
+        "partition",
+        lambda: search(
+            graph,
+            costs,
+            settings,
+            time_limit_s=time_limit_s,
+            keeps_best=keeps_best,
+            on_progress=on_progress,
+            on_left_out=on_left_out,
+        ),
+    )
     return _placed(graph, costs, found, settings, clock)
 
 
@@ -239,8 +279,20 @@ def place(
     >>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
     """
     rows = _rows_of(sample) if batch is None else batch
-    words = (grain, partitioner, costs, rows, blocks, fc, seed, row_blocks, batch_norm)
-    settings = Settings(type(model).__name__, k, imbalance, *words)
+    settings = Settings(
+        model=type(model).__name__,
+        k=k,
+        imbalance=imbalance,
+        grain=grain,
+        partitioner=partitioner,
+        costs=costs,
+        batch=rows,
+        blocks=blocks,
+        fc=fc,
+        seed=seed,
+        row_blocks=row_blocks,
+        batch_norm=batch_norm,
+    )
     return run(model, sample, settings, time_limit_s=time_limit_s, on_progress=on_progress).plan
 
 
@@ -255,8 +307,7 @@ def _rows_of(sample: Any) -> int:
 
 def place_graph(graph: Graph, costs: Profile, settings: Settings, *, time_limit_s: float = 20.0) -> Plan:
     """Return the plan of a model that is captured and profiled already; Ctrl-C ends it like any other work."""
-    watch = {"time_limit_s": time_limit_s, "keeps_best": False}
-    return _searched(graph, costs, settled(settings), Clock(), watch).plan
+    return _searched(graph, costs, settled(settings), Clock(), time_limit_s=time_limit_s, keeps_best=False).plan
 
 
 class Clock:

@@ -132,7 +132,12 @@ def few_moves(monkeypatch):
 
 
 def settings(**changed) -> Settings:
-    return replace(Settings("lenet5", 2, 0.1, "auto", "auto", "flops", 8, 8), **changed)
+    return replace(
+        Settings(
+            model="lenet5", k=2, imbalance=0.1, grain="auto", partitioner="auto", costs="flops", batch=8, blocks=8
+        ),
+        **changed,
+    )
 
 
 @pytest.mark.usefixtures("few_moves")

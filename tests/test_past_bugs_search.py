@@ -56,7 +56,7 @@ def graph_of(name):
 def test_the_time_limit_holds_for_all_grains_together(grain):
     """Blocksnet with a limit of 5 s took 77 s: only some searches looked at the clock, and each grain set it back."""
     loaded = load_model("blocksnet")
-    settings = Settings("blocksnet", 3, 0.1, grain, "auto", "flops", 32)
+    settings = Settings(model="blocksnet", k=3, imbalance=0.1, grain=grain, partitioner="auto", costs="flops", batch=32)
     placement = planning.run(loaded.module, loaded.sample, settings, time_limit_s=2)
     assert placement.seconds["partition"] < 4
     assert placement.plan.metrics.feasible
@@ -83,7 +83,8 @@ def test_a_cold_cache_does_not_hold_up_the_answer(monkeypatch):
     monkeypatch.setattr(compiled, "_compiler", lambda search: sleeper)
     left_out = []
     graph = graph_of("lenet5")
-    settings, begin = Settings("lenet5", 8, 0.3, "coarse", "auto", "flops", 32), time.monotonic()
+    settings = Settings(model="lenet5", k=8, imbalance=0.3, grain="coarse", partitioner="auto", costs="flops", batch=32)
+    begin = time.monotonic()
     try:
         search(graph, planning.profile(graph, costs="flops"), settings, time_limit_s=2, on_left_out=left_out.append)
     finally:

@@ -61,7 +61,17 @@ def tiny():
 
 
 def settings(k, partitioner="auto", imbalance=0.1, grain="coarse", fc="neurons", **more):
-    return Settings("model", k, imbalance, grain, partitioner, "flops", BATCH, fc=fc, **more)
+    return Settings(
+        model="model",
+        k=k,
+        imbalance=imbalance,
+        grain=grain,
+        partitioner=partitioner,
+        costs="flops",
+        batch=BATCH,
+        fc=fc,
+        **more,
+    )
 
 
 def searched(model, asked, time_limit_s=30.0, **more):

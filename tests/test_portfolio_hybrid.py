@@ -41,7 +41,16 @@ def graph_of(name):
 
 
 def settings_of(name, k, partitioner="auto", imbalance=0.2):
-    return Settings(name, k, imbalance, "hybrid", partitioner, "flops", BATCH, 16)
+    return Settings(
+        model=name,
+        k=k,
+        imbalance=imbalance,
+        grain="hybrid",
+        partitioner=partitioner,
+        costs="flops",
+        batch=BATCH,
+        blocks=16,
+    )
 
 
 def random_modes(hybrid, num_parts, seed):

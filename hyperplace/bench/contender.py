@@ -54,7 +54,16 @@ class BenchSettings:
         self.plan_settings("coarse", "auto", self.k)  # its own checks
 
     def plan_settings(self, grain: str, partitioner: str, k: int) -> Settings:
-        return Settings(self.model, k, self.imbalance, grain, partitioner, self.costs, self.batch, seed=self.seed)
+        return Settings(
+            model=self.model,
+            k=k,
+            imbalance=self.imbalance,
+            grain=grain,
+            partitioner=partitioner,
+            costs=self.costs,
+            batch=self.batch,
+            seed=self.seed,
+        )
 
 
 @dataclass(frozen=True)

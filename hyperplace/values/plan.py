@@ -32,7 +32,7 @@ MOST_ROWS = 2**16  # of a mini-batch: cells are counted one by one
 PROVEN_GAP = 1e-3  # a volume this close to its bound counts as optimal
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """What was asked for; `blocks` None means one per filter, `row_blocks` are for the hybrid grain only.
 

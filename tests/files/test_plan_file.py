@@ -18,7 +18,7 @@ ROWS = (0, 4)
 def small_plan() -> Plan:
     part = PartMetrics(0, 0, 0, 0, 8, 0, 1, 0)
     return Plan(
-        Settings("net", 2, 0.1, "coarse", "kahypar", "flops", 4),
+        Settings(model="net", k=2, imbalance=0.1, grain="coarse", partitioner="kahypar", costs="flops", batch=4),
         (
             PlannedLayer("x", "input", "input", 2, 0, (Owner(0, ((0, 2),), ROWS),), (), facts=Facts(map_bytes=1)),
             PlannedLayer(

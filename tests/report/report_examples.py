@@ -49,7 +49,16 @@ def png(figure):
 
 
 def settings(k, grain="coarse", **others):
-    return Settings("tiny", k, others.pop("imbalance", 0.1), grain, "kahypar", "flops", 8, **others)
+    return Settings(
+        model="tiny",
+        k=k,
+        imbalance=others.pop("imbalance", 0.1),
+        grain=grain,
+        partitioner="kahypar",
+        costs="flops",
+        batch=8,
+        **others,
+    )
 
 
 def layer(name, owners, *, rule="mixing", shards=None, channels=4, reason=""):
@@ -154,7 +163,7 @@ def row(method, k, volume_mib, max_over_avg=1.0, *, imbalance=None, model="vgg16
 def comparison(model="vgg16", batch=32):
     failed = ComparisonRow.failed(
         "fine",
-        Settings(model, 4, 0.03, "fine", "kahypar", "flops", batch),
+        Settings(model=model, k=4, imbalance=0.03, grain="fine", partitioner="kahypar", costs="flops", batch=batch),
         0.03,
         VGG16_PARAMETER_BYTES,
         "out of time | after 9 s",

@@ -68,7 +68,17 @@ def case(name, hypergraph, graph, profile, k):
         "mtkahypar": _best(hypergraph, k, "mtkahypar", SEEDS),
         "baseline": min(_best(hypergraph, k, baseline, (0,)) for baseline in BASELINES),
     }
-    settings = Settings(name, k, 0.1, "coarse", "auto", "flops", 32, 64, "whole")
+    settings = Settings(
+        model=name,
+        k=k,
+        imbalance=0.1,
+        grain="coarse",
+        partitioner="auto",
+        costs="flops",
+        batch=32,
+        blocks=64,
+        fc="whole",
+    )
     start = time.perf_counter()
     if k <= 4:
         auto, found_by = _auto(graph, profile, settings, 20)

@@ -18,7 +18,7 @@ ROWS = (0, 8)
 
 
 def settings(grain):
-    return Settings("net", 2, 0.1, grain, "kahypar", "flops", 8)
+    return Settings(model="net", k=2, imbalance=0.1, grain=grain, partitioner="kahypar", costs="flops", batch=8)
 
 
 def layer(name, owners, shards, facts, **others):

@@ -30,7 +30,7 @@ CONV = PlannedLayer(
 )
 INPUT = PlannedLayer("x", "input", "input", 3, 0, (Owner(0, ((0, 3),), ROWS),), ())
 GOOD = Plan(
-    settings=Settings("net", 2, 0.1, "coarse", "kahypar", "flops", 8),
+    settings=Settings(model="net", k=2, imbalance=0.1, grain="coarse", partitioner="kahypar", costs="flops", batch=8),
     layers=(INPUT, CONV),
     transfers=(Transfer("x", 0, 1, ((0, 3),), ROWS, 96, learns=False),),
     reductions=(Reduction("conv", 0, 1, ((2, 3),), ROWS, 4),),

@@ -25,7 +25,12 @@ def planned(graph, grain, k, how, *, blocks=None, batch=None, seed=1, row_blocks
         found = Partition(np.minimum(np.arange(h.num_vertices) * k // h.num_vertices, k - 1), k)
     else:
         found = partition(h, k, 100.0, partitioner=how, seed=seed)
-    return place(graph, h, found, Settings("net", k, 0.1, grain, how, "flops", batch))
+    return place(
+        graph,
+        h,
+        found,
+        Settings(model="net", k=k, imbalance=0.1, grain=grain, partitioner=how, costs="flops", batch=batch),
+    )
 
 
 def sgd(parameters):

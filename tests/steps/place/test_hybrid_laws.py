@@ -33,7 +33,17 @@ def hypergraph_of(name, fc="neurons"):
 
 
 def settings_of(name, k):
-    return Settings(name, k, 0.1, "hybrid", "random", "flops", BATCH, BLOCKS, row_blocks=ROW_BLOCKS)
+    return Settings(
+        model=name,
+        k=k,
+        imbalance=0.1,
+        grain="hybrid",
+        partitioner="random",
+        costs="flops",
+        batch=BATCH,
+        blocks=BLOCKS,
+        row_blocks=ROW_BLOCKS,
+    )
 
 
 def random_partition(h, k):

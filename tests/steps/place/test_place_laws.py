@@ -49,7 +49,16 @@ def partition_of(h, k, how):
 
 
 def settings_of(name, grain, k):
-    return Settings(name, k, 0.1, grain, "random", "flops", BATCH, BLOCKS[grain])
+    return Settings(
+        model=name,
+        k=k,
+        imbalance=0.1,
+        grain=grain,
+        partitioner="random",
+        costs="flops",
+        batch=BATCH,
+        blocks=BLOCKS[grain],
+    )
 
 
 CASES = [(2, "random"), (7, "contiguous"), (3, "contiguous"), (4, "random")]

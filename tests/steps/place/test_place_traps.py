@@ -71,7 +71,8 @@ def placed(name, grain, blocks, fc, k=3, seed=0):
     graph = graph_of(name)
     h = build(graph, count_flops(graph, 2), grain=grain, blocks=blocks, fc=fc)
     partition = Partition(np.random.default_rng(seed).integers(0, k, h.num_vertices), k)
-    return graph, h, partition, place(graph, h, partition, Settings(name, k, 0.1, grain, "random", "flops", 2))
+    settings = Settings(model=name, k=k, imbalance=0.1, grain=grain, partitioner="random", costs="flops", batch=2)
+    return graph, h, partition, place(graph, h, partition, settings)
 
 
 @pytest.mark.parametrize("fc", ["neurons", "whole"])
