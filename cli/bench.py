@@ -1,22 +1,18 @@
 """`hyperplace bench`: how fast a model trains, unsplit and by every kind of plan."""
 
-import sys
+import json as json_text
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from . import options
-from .folder import check_folder, write_figure
+from .folder import check_folder, write_document
 from .planned import Subject, parsed_shapes
 from .terminal import progress, say
 
-if TYPE_CHECKING:
-    from hyperplace.bench import Measured
-
-FILES = ("bench.txt", "bench.md", "bench.csv")
-TIMELINE_FILES = ("trace.json", "timeline.png")
+TRACE = "trace.json"
 
 
 def bench(
@@ -37,53 +33,40 @@ def bench(
     json: options.Json = False,
 ) -> None:
     """Measure how fast a model trains: unsplit on one thread and on k, and by every kind of plan, sync and async."""
+    from rich.console import Console
+
     from hyperplace.bench import BenchSettings
     from hyperplace.bench import bench as measure
+    from hyperplace.files.timeline import trace_text
+    from hyperplace.files.write import write_text
+    from hyperplace.report import bench_document, show
 
     subject = Subject(model, parsed_shapes(input))
     name = subject.load().name
-    settings = BenchSettings(name, k, batch, repeats, steps, imbalance, costs, in_flight, seed, time_limit)
+    settings = BenchSettings(
+        model=name,
+        k=k,
+        batch=batch,
+        repeats=repeats,
+        steps=steps,
+        imbalance=imbalance,
+        costs=costs,
+        in_flight=in_flight,
+        seed=seed,
+        time_limit_s=time_limit,
+    )
     folder = out or Path("results") / f"{name}-k{k}-bench"
     check_folder(folder)
     with progress("bench") as shown:
         loaded = subject.weighted(seed)
         measured = measure(loaded.module, loaded.sample, settings, on_progress=shown.on_progress)
-    files = _write(folder, measured)
+    document = bench_document(measured.bench, measured.timeline)
+    files = write_document(folder, "bench", document, text_width=120)
+    if measured.timeline:
+        write_text(folder / TRACE, trace_text(measured.timeline))
+        files = (*files, TRACE)
     if json:
-        import json as json_text
-
         print(json_text.dumps(asdict(measured.bench) | {"files": [str(folder / file) for file in files]}))
         return
-    _show(measured)
+    show(document, Console(highlight=False))
     say(f"written to {folder}/: {', '.join(files)}")
-
-
-def _write(folder: Path, measured: "Measured") -> tuple[str, ...]:
-    from hyperplace.files.timeline import trace_text
-    from hyperplace.files.write import write_text
-    from hyperplace.report.bench import bench_csv, bench_markdown, bench_text
-    from hyperplace.report.gantt import timeline_figure
-
-    command = " ".join(["hyperplace", *sys.argv[1:]])
-    texts = (bench_text(measured.bench), bench_markdown(measured.bench, command), bench_csv(measured.bench))
-    for file, text in zip(FILES, texts, strict=True):
-        write_text(folder / file, text)
-    if measured.timeline is None:
-        return FILES
-    write_text(folder / TIMELINE_FILES[0], trace_text(measured.timeline))
-    write_figure(folder / TIMELINE_FILES[1], timeline_figure(measured.timeline))
-    return FILES + TIMELINE_FILES
-
-
-def _show(measured: "Measured") -> None:
-    from rich.console import Console
-
-    from hyperplace.report.bench import render_bench
-    from hyperplace.report.timeline import render_timeline
-
-    console = Console(highlight=False)
-    console.print(render_bench(measured.bench))
-    best = measured.bench.best
-    if best and measured.timeline:
-        console.print(f"\n{best.method} {best.schedule}, the fastest plan, in the steady state:\n")
-        console.print(render_timeline(measured.timeline))

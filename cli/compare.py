@@ -3,25 +3,24 @@
 Of several models there is one table, a row per model and number of parts. Rows are written as they are found.
 """
 
-import shlex
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hyperplace.errors import UsageError
+from hyperplace.errors import HyperplaceError, UsageError
 from hyperplace.values.sizes import size
 
 from . import options
-from .folder import check_folder, write_figure
-from .load import load
-from .terminal import progress, say
+from .folder import check_folder, write_document
+from .planned import load
+from .terminal import INTERRUPTED, progress, say
 
 if TYPE_CHECKING:
+    from hyperplace.report import Document
     from hyperplace.values.comparison import Comparison
-
-FILES, OVERVIEW_FILES = "comparison.txt, .md, .csv, .png", "overview.txt, .md, .csv"
 
 
 def compare(
@@ -47,26 +46,37 @@ def compare(
     """Compare work and volume of every method, beside data parallelism and the thesis's own figures."""
     from hyperplace import api
 
-    asked = {
-        "k": options.integers(k, "--k"),
-        "imbalance": options.fractions(imbalance, "--imbalance"),
-        "methods": methods.split(",") if methods else api.METHOD_NAMES,
-        "time_limit_s": time_limit,
-        "costs": costs,
-        "batch": batch,
-        "blocks": options.number_of_blocks(blocks),
-        "row_blocks": row_blocks,
-        "batch_norm": batch_norm,
-        "fc": fc,
-        "seed": seed,
-    }
+    ks, imbalances = options.integers(k, "--k"), options.fractions(imbalance, "--imbalance")
+    num_blocks = options.number_of_blocks(blocks)
     names = _names(model)
     if len(names) > 1 and input:
         raise UsageError("--input is for one model; leave it out, or compare the models one by one")
-    loaded = [load(name, input) for name in names]
-    folder = out or Path("results") / f"{loaded[0].name if len(names) == 1 else 'overview'}-compare"
+    models = [load(name, input) for name in names]
+    folder = out or Path("results") / f"{models[0].name if len(names) == 1 else 'overview'}-compare"
     check_folder(folder)
-    (_compare_one if len(names) == 1 else _compare_several)(loaded, asked, folder)
+    rows = _Rows(folder, is_of_one_model=len(names) == 1)
+    for loaded in models:
+        with rows.kept(), progress(f"measuring {loaded.name}") as shown:
+            compared = api.compare(
+                loaded.module,
+                loaded.sample,
+                k=ks,
+                imbalance=imbalances,
+                methods=methods.split(",") if methods else api.METHOD_NAMES,
+                costs=costs,
+                batch=batch,
+                blocks=num_blocks,
+                fc=fc,
+                seed=seed,
+                row_blocks=row_blocks,
+                batch_norm=batch_norm,
+                time_limit_s=time_limit,
+                name=loaded.name,
+                on_layer=shown.on_layer,
+                on_row=rows.on_row,
+            )
+        rows.done.append(compared)
+    rows.finish()
 
 
 def _names(text: str) -> list[str]:
@@ -75,64 +85,57 @@ def _names(text: str) -> list[str]:
     return list(ZOO) if text == "zoo" else list(dict.fromkeys(text.split(",")))
 
 
-def _compare_one(loaded: list[Any], asked: dict[str, Any], folder: Path) -> None:
-    from rich.console import Console
+class _Rows:
+    """The rows found so far: each is said, and all are written again with every new one."""
 
-    from hyperplace.files.write import write_text
-    from hyperplace.report.comparison import (
-        comparison_csv,
-        comparison_figure,
-        comparison_markdown,
-        comparison_text,
-        render_comparison,
-    )
+    def __init__(self, folder: Path, *, is_of_one_model: bool) -> None:
+        self.folder, self.is_of_one_model = folder, is_of_one_model
+        self.done: list[Comparison] = []
+        self.num_rows = 0
 
-    comparison = _compared(
-        loaded[0], asked, lambda so_far: write_text(folder / "comparison.csv", comparison_csv(so_far))
-    )
-    Console(highlight=False).print(render_comparison(comparison))
-    write_text(folder / "comparison.txt", comparison_text(comparison))
-    write_text(folder / "comparison.md", comparison_markdown(comparison, _command()))
-    write_text(folder / "comparison.csv", comparison_csv(comparison))
-    write_figure(folder / "comparison.png", comparison_figure(comparison))
-    say(f"written to {folder}/: {FILES}")
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Say, where the block is interrupted or fails, what is written nevertheless."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if not self.num_rows:
+                raise
+            say(f"interrupted; {self._where()}")
+            raise typer.Exit(INTERRUPTED) from None
+        except HyperplaceError:
+            if self.num_rows:
+                say(self._where())
+            raise
 
-
-def _compare_several(loaded: list[Any], asked: dict[str, Any], folder: Path) -> None:
-    from rich.console import Console
-
-    from hyperplace.files.write import write_text
-    from hyperplace.report.comparison import comparison_csv
-    from hyperplace.report.overview import overview_markdown, overview_text, render_overview
-
-    done: list[Comparison] = []
-
-    def write(so_far: "Comparison") -> None:
-        write_text(folder / "overview.csv", comparison_csv(*done, so_far))
-        write_text(folder / "overview.md", overview_markdown([*done, so_far], _command()))
-        write_text(folder / "overview.txt", overview_text([*done, so_far]))
-
-    for model in loaded:
-        done.append(_compared(model, asked, write))
-    Console(highlight=False).print(render_overview(done))
-    say(f"written to {folder}/: {OVERVIEW_FILES}")
-
-
-def _compared(loaded: Any, asked: dict[str, Any], write: Any) -> "Comparison":
-    """Compare the methods of one model; `write` gets all rows so far, and each is said."""
-    from hyperplace import api
-
-    def on_row(so_far: "Comparison") -> None:
+    def on_row(self, so_far: "Comparison") -> None:
         row = so_far.rows[-1]
         volume = f"{size(row.volume_bytes)} forward, {size(row.training_volume_bytes)} in training"
         figures = row.note or f"{volume}, max/avg {row.max_over_avg:.3f}"
         say(f"{row.model} k={row.k} {row.method}: {figures} ({row.seconds:.1f} s)")
-        write(so_far)
+        self._write(self._document([*self.done, so_far]).without_figures())
+        self.num_rows += 1
 
-    with progress(f"measuring {loaded.name}") as shown:
-        options = {"name": loaded.name, "on_layer": shown.on_layer, "on_row": on_row}
-        return api.compare(loaded.module, loaded.sample, **asked, **options)
+    def finish(self) -> None:
+        """Show all rows, and write them with their figure."""
+        from rich.console import Console
 
+        from hyperplace.report import show
 
-def _command() -> str:
-    return shlex.join(["hyperplace", *sys.argv[1:]])
+        document = self._document(self.done)
+        show(document, Console(highlight=False))
+        say(f"written to {self.folder}/: {', '.join(self._write(document))}")
+
+    def _write(self, document: "Document") -> tuple[str, ...]:
+        if self.is_of_one_model:
+            return write_document(self.folder, "comparison", document, text_width=160)
+        return write_document(self.folder, "overview", document, text_width=200)
+
+    def _document(self, comparisons: "list[Comparison]") -> "Document":
+        from hyperplace.report import comparison_document, overview_document
+
+        return comparison_document(comparisons[0]) if self.is_of_one_model else overview_document(comparisons)
+
+    def _where(self) -> str:
+        rows = "row found before that is" if self.num_rows == 1 else f"{self.num_rows} rows found before that are"
+        return f"the {rows} in {self.folder}/"

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from . import options
-from .load import load
+from .planned import load
 from .terminal import progress, say
 
 

@@ -2,17 +2,20 @@
 
 import io
 import os
+import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from hyperplace.errors import FileError
-from hyperplace.files.write import shown, write_bytes
+from hyperplace.files.write import shown, write_bytes, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from hyperplace.report import Document
 
 LOCK = ".lock"
 
@@ -76,6 +79,20 @@ def _locked(folder: Path) -> IO[str]:
         lock.close()
         raise FileError(f"another training writes to {folder}/ now; wait for it, or choose another --out") from None
     return lock
+
+
+def write_document(folder: Path, name: str, document: "Document", *, text_width: int | None = None) -> tuple[str, ...]:
+    """Write the document as Markdown and CSV with its figures, and, where a width is given, as a terminal shows it."""
+    from hyperplace.report import csv_text, markdown_text, plain_text
+
+    command = shlex.join(["hyperplace", *sys.argv[1:]])
+    texts = {f"{name}.txt": plain_text(document, text_width)} if text_width else {}
+    texts |= {f"{name}.md": markdown_text(document, command), f"{name}.csv": csv_text(document)}
+    for file, text in texts.items():
+        write_text(folder / file, text)
+    for figure in document.figures:
+        write_figure(folder / f"{figure.name}.png", figure.draw())
+    return (*texts, *(f"{figure.name}.png" for figure in document.figures))
 
 
 def write_figure(path: Path, figure: "Figure") -> None:

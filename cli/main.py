@@ -23,6 +23,7 @@ from .generate import generate
 from .models import models
 from .partition import partition
 from .profile import profile
+from .terminal import INTERRUPTED
 from .train import train
 
 app = typer.Typer(
@@ -33,7 +34,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-INTERRUPTED = 130  # as a shell says it of Ctrl-C
 
 
 class _Interrupted(Exception):

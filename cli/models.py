@@ -13,9 +13,15 @@ def models(json: options.Json = False) -> None:
         print(text.dumps([{"name": m.name, "input": list(m.input_shape), "about": m.about} for m in ZOO.values()]))
         return
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table("model", "input", "about", box=None, pad_edge=False)
-    for model in ZOO.values():
-        table.add_row(model.name, "x".join(map(str, model.input_shape)), model.about)
-    Console(highlight=False).print(table)
+    from hyperplace.report import Column, Document, Section, Table, show
+
+    zoo = ZOO.values()
+    table = Table(
+        (
+            Column.words("model", [model.name for model in zoo]),
+            Column.words("input", ["x".join(map(str, model.input_shape)) for model in zoo]),
+            Column.words("about", [model.about for model in zoo]),
+        )
+    )
+    show(Document((), (Section((table,)),), table), Console(highlight=False))

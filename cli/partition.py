@@ -10,8 +10,7 @@ from hyperplace.errors import UsageError
 
 from . import options
 from .folder import check_folder, write_figure
-from .load import load
-from .planned import settled_aloud
+from .planned import load, settled_aloud
 from .terminal import progress, say
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def _write(folder: Path, placement: "Placement") -> None:
     from hyperplace.files.hypergraph import write_hypergraph
     from hyperplace.files.vector import vector_text
     from hyperplace.files.write import write_text
-    from hyperplace.report.figure import plan_figure
+    from hyperplace.report.planfigure import plan_figure
 
     write_hypergraph(folder / FILES["hypergraph"], placement.hypergraph, "patoh")
     write_text(folder / FILES["partition"], vector_text(placement.partition))
@@ -161,17 +160,10 @@ def _summary(placement: "Placement", folder: Path) -> dict[str, Any]:
 def _show(placement: "Placement", others: "list[ComparisonRow]", folder: Path) -> None:
     from rich.console import Console
 
-    from hyperplace.report.layermap import layer_map
-    from hyperplace.report.parts import render_parts
-    from hyperplace.report.versus import render_versus
+    from hyperplace.report import plan_document, show
 
-    console = Console(highlight=False)
-    plan = placement.plan
-    for text in (plan, placement.profile, placement.hypergraph):
-        console.print(text, soft_wrap=True, markup=False)
-    for picture in (layer_map(plan, console.width), render_parts(plan), render_versus(plan, others)):
-        console.print()
-        console.print(picture)
+    document = plan_document(placement.plan, others, (placement.profile, placement.hypergraph))
+    show(document, Console(highlight=False))
     if placement.left_out:
         say(f"\ncut or left out at the time limit: {', '.join(placement.left_out)}; --time-limit 0 runs all to the end")
     seconds = ", ".join(f"{step} {s:.1f} s" for step, s in placement.seconds.items())

@@ -86,6 +86,13 @@ def _check_shapes(path: Path, plan: "Plan", shapes: list[str] | None) -> None:
         raise UsageError(f"{path} was made for {planned}; leave --input out, or make another plan")
 
 
+def load(spec: str, shapes: list[str] | None) -> Any:
+    """Return a model by name, module or file, as every command takes it: its short name, module and sample input."""
+    from hyperplace.models import load_model
+
+    return load_model(spec, parsed_shapes(shapes))
+
+
 def parsed_shapes(shapes: list[str] | None) -> tuple[tuple[int, ...], ...] | None:
     """Return the shapes of --input."""
     from hyperplace.models import parse_shape

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from . import options
-from .load import load
+from .planned import load
 from .terminal import progress, say
 
 
@@ -46,8 +46,6 @@ def profile(
         return
     from rich.console import Console
 
-    from hyperplace.report.profile import render_profile
+    from hyperplace.report import profile_document, show
 
-    console = Console(highlight=False)
-    console.print(found)
-    console.print(render_profile(graph, found))
+    show(profile_document(graph, found), Console(highlight=False))

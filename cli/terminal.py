@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     from hyperplace.training import Snapshot
 
+INTERRUPTED = 130  # as a shell says it of Ctrl-C
+
 
 def say(text: str) -> None:
     """Print a line on stderr."""

@@ -11,10 +11,9 @@ import typer
 
 from hyperplace.errors import FileError, UsageError
 
-from .folder import check_folder, check_free
-from .history import FILES, HistoryFiles
+from .folder import check_folder, check_free, write_document
 from .planned import PlanWish, Subject, make_plan
-from .terminal import EpochBar, say
+from .terminal import INTERRUPTED, EpochBar, say
 
 if TYPE_CHECKING:
     from hyperplace.training import Flow, Outcome, Sets, Snapshot, TrainSettings
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from hyperplace.values.plan import Plan
 
 CHECKPOINT, PLAN = "checkpoint.pt", "plan.json"
-INTERRUPTED = 130  # as a shell says it of Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -84,9 +82,8 @@ class TrainingRun:
             )
         finally:
             self.bar.end()
-        if outcome.rows:
-            self._files.write(outcome.rows, with_figure=True)
-        self._end(outcome)
+        files = self._write_history(outcome.rows, with_figure=True) if outcome.rows else ()
+        self._end(outcome, files)
 
     def beside_plain(self, seeds: Sequence[int]) -> None:
         """Train the split model and the plain loop by turns from several seeds."""
@@ -109,15 +106,19 @@ class TrainingRun:
         finally:
             self.bar.end()
         self._write_plan()
-        self._files.write(rows, with_figure=True)
+        files = self._write_history(rows, with_figure=True)
         if self.is_quiet:
             print(json_text.dumps(self._summary(rows)))
-        say(f"written to {self.folder}/: {', '.join((PLAN, *FILES))}")
+        say(f"written to {self.folder}/: {', '.join((PLAN, *files))}")
 
-    @property
-    def _files(self) -> HistoryFiles:
+    def _write_history(self, rows: "Sequence[HistoryRow]", *, with_figure: bool = False) -> tuple[str, ...]:
+        """Write the epochs that are done: after every epoch the tables, at the end the curve too."""
+        from hyperplace.report import history_document
+        from hyperplace.values.history import History
+
         name = f"{self.plan.settings.model} on {self.settings.data}, k={self.plan.settings.k}"
-        return HistoryFiles(self.folder, name)
+        document = history_document(History(name, tuple(rows)))
+        return write_document(self.folder, "history", document if with_figure else document.without_figures())
 
     def _write_plan(self) -> None:
         from hyperplace.api import save_plan
@@ -128,9 +129,9 @@ class TrainingRun:
         self.bar.end()
         if not self.is_quiet:
             print(f"{shown.method}  seed {shown.seed}  epoch {shown.epoch}/{shown.num_epochs}  {shown}", flush=True)
-        self._files.write(rows)
+        self._write_history(rows)
 
-    def _end(self, outcome: "Outcome") -> None:
+    def _end(self, outcome: "Outcome", files: tuple[str, ...]) -> None:
         """Say what is where, and exit as a shell expects after Ctrl-C."""
         if self.is_quiet:
             print(json_text.dumps(self._summary(outcome.rows) | asdict(outcome)))
@@ -141,7 +142,7 @@ class TrainingRun:
                 "the same command with --resume goes on"
             )
             raise typer.Exit(128 + (outcome.signal or signal.SIGINT))  # as a shell says it: 130 after Ctrl-C
-        say(f"written to {self.folder}/: {', '.join((PLAN, CHECKPOINT, *FILES))}")
+        say(f"written to {self.folder}/: {', '.join((PLAN, CHECKPOINT, *files))}")
 
     def _summary(self, rows: "Sequence[HistoryRow]") -> dict[str, Any]:
         planned = self.plan.settings

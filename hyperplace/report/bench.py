@@ -1,81 +1,62 @@
-"""How fast a model trains, as a table for the terminal, as text, Markdown and CSV."""
+"""How fast a model trains, as a table with its conditions."""
 
-import csv
-import io
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from statistics import median
-from typing import TYPE_CHECKING, Any
 
-from hyperplace.report.tables import MIB, NOTHING, markdown_table
-from hyperplace.report.terminal import TerminalTable
+from hyperplace.report.document import Column, Document, Section, Table, Text, Value, notes
+from hyperplace.report.timeline import timeline_section
 from hyperplace.values.bench import Bench, BenchRow
+from hyperplace.values.sizes import MIB
+from hyperplace.values.timeline import Timeline
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from rich.console import RenderableType
-
-TEXT_WIDTH = 120
-SPARE = ("predicted", "moved", "spread")
 FIGURES = ("median", "spread", "speed_up_1_thread", "speed_up_k_threads")
 
 
-def bench_table(bench: Bench) -> "pd.DataFrame":
+def bench_document(bench: Bench, timeline: Timeline | None = None) -> Document:
+    """Return the table with its notes, and what the fastest plan did with its time in the steady state."""
+    sections = [Section((bench_table(bench), *notes(bench_notes(bench))))]
+    if timeline and bench.best:
+        title = f"{bench.best.method} {bench.best.schedule}, the fastest plan, in the steady state"
+        sections.append(timeline_section(timeline, title))
+    return Document((Text(conditions(bench), "head"),), tuple(sections), records(bench))
+
+
+def bench_table(bench: Bench) -> Table:
     """Return a row per method: medians, how far the repeats spread, and how many times as fast as the plain loops."""
-    import pandas as pd
-
     rows = bench.rows
-    table = pd.DataFrame({"method": [row.method for row in rows], "schedule": [row.schedule for row in rows]})
-    table["images/s"] = [row.median if row.images_per_s else NOTHING for row in rows]
-    table["spread %"] = [100 * row.spread if row.images_per_s else NOTHING for row in rows]
-    table["x 1 thread"] = [_speed_up(bench, row, bench.rows[0]) for row in rows]
-    table["x k threads"] = [_speed_up(bench, row, bench.threaded) for row in rows]
-    table["bubble %"] = [NOTHING if row.bubble is None else 100 * row.bubble for row in rows]
-    table["moved MiB"] = [NOTHING if row.moved_bytes is None else row.moved_bytes / MIB for row in rows]
-    table["predicted MiB"] = [NOTHING if row.predicted_bytes is None else row.predicted_bytes / MIB for row in rows]
-    return table
+
+    def measured(value: Callable[[BenchRow], float]) -> list[Value]:
+        return [value(row) if row.images_per_s else None for row in rows]
+
+    return Table(
+        (
+            Column.words("method", [row.method for row in rows]),
+            Column.words("schedule", [row.schedule for row in rows]),
+            Column.numbers("images/s", measured(lambda row: row.median)),
+            Column.numbers("spread", measured(lambda row: 100 * row.spread), "%", spare=3),
+            Column.numbers("x 1 thread", measured(lambda row: bench.speed_up(row, rows[0])), form=",.2f"),
+            Column.numbers("x k threads", measured(lambda row: bench.speed_up(row, bench.threaded)), form=",.2f"),
+            Column.numbers("bubble", [None if row.bubble is None else 100 * row.bubble for row in rows], "%"),
+            Column.numbers("moved", [_mib(row.moved_bytes) for row in rows], "MiB", spare=2),
+            Column.numbers("predicted", [_mib(row.predicted_bytes) for row in rows], "MiB", spare=1),
+        )
+    )
 
 
-def _speed_up(bench: Bench, row: BenchRow, base: BenchRow) -> float:
-    return bench.speed_up(row, base) if row.images_per_s else NOTHING
+def _mib(num_bytes: float | None) -> float | None:
+    return None if num_bytes is None else num_bytes / MIB
 
 
-def render_bench(bench: Bench) -> "RenderableType":
-    """Return the table with its conditions and notes for the terminal."""
-    from rich.console import Group
-    from rich.text import Text
-
-    notes = [Text(note, style="dim") for note in bench_notes(bench)]
-    table = TerminalTable(bench_table(bench), spare=SPARE)
-    return Group(Text(conditions(bench), style="bold"), Text(), table, *notes)
-
-
-def bench_text(bench: Bench) -> str:
-    """Return what the terminal shows, without colour and wide enough for every column."""
-    from rich.console import Console
-
-    file = io.StringIO()
-    Console(file=file, width=TEXT_WIDTH, color_system=None).print(render_bench(bench))
-    return "".join(line.rstrip() + "\n" for line in file.getvalue().splitlines())
-
-
-def bench_markdown(bench: Bench, command: str) -> str:
-    """Return the command that made it, the conditions, the table and its notes."""
-    notes = "".join(f"- {note}\n" for note in bench_notes(bench))
-    return f"```sh\n{command}\n```\n\n{conditions(bench)}\n\n{markdown_table(bench_table(bench))}\n{notes}"
-
-
-def bench_csv(bench: Bench) -> str:
+def records(bench: Bench) -> Table:
     """Return every row with every digit; all repeats of a row in one cell, in order."""
     common = [field.name for field in fields(Bench) if field.name not in ("rows", "inputs")]
-    columns = [*(field.name for field in fields(BenchRow)), *FIGURES, *common]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: getattr(bench, name) for name in common} | _record(bench, row) for row in bench.rows)
-    return text.getvalue()
+    names = [*(field.name for field in fields(BenchRow)), *FIGURES, *common]
+    lines = [{name: getattr(bench, name) for name in common} | _record(bench, row) for row in bench.rows]
+    return Table(tuple(Column(name, tuple(line.get(name) for line in lines)) for name in names))
 
 
-def _record(bench: Bench, row: BenchRow) -> dict[str, Any]:
+def _record(bench: Bench, row: BenchRow) -> dict[str, Value]:
     record = asdict(row) | {"images_per_s": " ".join(map(repr, row.images_per_s))}
     if not row.images_per_s:
         return record

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from hyperplace.report.palette import FEW, MARKERS
 from hyperplace.report.rows import label, ordered_rows
-from hyperplace.report.tables import MIB
 from hyperplace.values.comparison import Comparison, ComparisonRow
+from hyperplace.values.sizes import MIB
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,19 +1,16 @@
 """How training went, as tables (every epoch, and where it ended), as CSV with every digit, and as a figure."""
 
-import csv
-import io
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from hyperplace.report.document import Column, Document, Figure, Section, Table, Text, Value
 from hyperplace.report.palette import FEW, MARKERS
-from hyperplace.report.tables import markdown_table
 from hyperplace.values.history import History, HistoryRow
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Picture
 
 
 @dataclass(frozen=True)
@@ -32,60 +29,77 @@ class _Spread:
         return cls(means, (below, above))
 
 
-def history_table(history: History) -> "pd.DataFrame":
+def history_document(history: History) -> Document:
+    """Return where each method ended, every epoch, the curves, and every run with every digit."""
+    head = Text(f"{history.name}: means over seeds, with the lowest and highest accuracy of any seed.", "head")
+    sections = (
+        Section((final_table(history),), "After the last epoch"),
+        Section((history_table(history),), "Every epoch"),
+        Section((_curves(history),)),
+    )
+    names = [f.name for f in fields(HistoryRow)]
+    data = Table(tuple(Column(name, tuple(getattr(row, name) for row in history.rows)) for name in names))
+    return Document((head,), sections, data)
+
+
+def _curves(history: History) -> Figure:
+    return Figure(
+        name="history",
+        caption="Test accuracy over epochs and over wall time; bars: lowest to highest seed.",
+        alt=f"Curves of {history.name}, as in the tables above",
+        draw=lambda: history_figure(history),
+    )
+
+
+def history_table(history: History) -> Table:
     """Return a row per method and epoch: means over its seeds, and the lowest and highest accuracy of any."""
-    import pandas as pd
-
-    cases = [history.at(method, epoch) for method in history.methods for epoch in history.epochs(method)]
-    percents = [[100 * row.test_accuracy for row in rows] for rows in cases]
-    return pd.DataFrame(
-        {
-            "method": [rows[0].method for rows in cases],
-            "epoch": [rows[0].epoch for rows in cases],
-            "seeds": [len(rows) for rows in cases],
-            "seconds": [_mean(rows, lambda row: row.seconds) for rows in cases],
-            "train loss": [_mean(rows, lambda row: row.train_loss) for rows in cases],
-            "accuracy %": [sum(percent) / len(percent) for percent in percents],
-            "lowest %": [min(percent) for percent in percents],
-            "highest %": [max(percent) for percent in percents],
-        }
+    return Table(
+        _columns([history.at(method, epoch) for method in history.methods for epoch in history.epochs(method)])
     )
 
 
-def final_table(history: History) -> "pd.DataFrame":
+def final_table(history: History) -> Table:
     """Return the last epoch of every method, beside the first method's: points of accuracy and times as fast."""
-    table = history_table(history).groupby("method", sort=False).tail(1).reset_index(drop=True)
-    if len(table):
-        table["points more"] = table["accuracy %"] - table["accuracy %"][0]
-        table["x as fast"] = (table["seconds"][0] / table["epoch"][0]) / (table["seconds"] / table["epoch"])
-    return table
-
-
-def history_markdown(history: History, command: str) -> str:
-    """Return the command that made it, where each method ended, and every epoch."""
-    return (
-        f"```sh\n{command}\n```\n"
-        f"\n{history.name}: means over seeds, with the lowest and highest accuracy of any seed.\n"
-        f"\n## After the last epoch\n\n{markdown_table(final_table(history))}"
-        f"\n## Every epoch\n\n{markdown_table(history_table(history))}"
+    ends = [history.at(method, epochs[-1]) for method in history.methods if (epochs := history.epochs(method))]
+    accuracy = [_mean(rows, _percent) for rows in ends]
+    pace = [_mean(rows, lambda row: row.seconds) / rows[0].epoch for rows in ends]
+    return Table(
+        (
+            *_columns(ends),
+            Column.numbers("points more", [percent - accuracy[0] for percent in accuracy], form=",.2f"),
+            Column.numbers("x as fast", [pace[0] / own if own else None for own in pace], form=",.2f"),
+        )
     )
 
 
-def history_csv(history: History) -> str:
-    """Return every run and epoch with every digit."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [f.name for f in fields(HistoryRow)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in history.rows)
-    return text.getvalue()
+def _columns(cases: list[tuple[HistoryRow, ...]]) -> tuple[Column, ...]:
+    """Return a line per case, which is one method after one epoch, with all its seeds."""
+
+    def each(value: Callable[[tuple[HistoryRow, ...]], Value]) -> list[Value]:
+        return [value(rows) for rows in cases]
+
+    return (
+        Column.words("method", each(lambda rows: rows[0].method)),
+        Column.numbers("epoch", each(lambda rows: rows[0].epoch)),
+        Column.numbers("seeds", each(len)),
+        Column.numbers("seconds", each(lambda rows: _mean(rows, lambda row: row.seconds))),
+        Column.numbers("train loss", each(lambda rows: _mean(rows, lambda row: row.train_loss)), form=",.4f"),
+        Column.numbers("accuracy", each(lambda rows: _mean(rows, _percent)), "%", form=",.2f"),
+        Column.numbers("lowest", each(lambda rows: min(map(_percent, rows))), "%", form=",.2f"),
+        Column.numbers("highest", each(lambda rows: max(map(_percent, rows))), "%", form=",.2f"),
+    )
 
 
-def history_figure(history: History) -> "Figure":
+def _percent(row: HistoryRow) -> float:
+    return 100 * row.test_accuracy
+
+
+def history_figure(history: History) -> "Picture":
     """Return accuracy over epochs and over seconds: means over seeds, with bars from the lowest to the highest."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Picture
 
-    figure = Figure(figsize=(13, 5.2), layout="constrained")
+    figure = Picture(figsize=(13, 5.2), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, sharey=True)
     _draw(left, history, lambda row: row.epoch)
@@ -103,7 +117,7 @@ def history_figure(history: History) -> "Figure":
 def _draw(axes: "Axes", history: History, x_of: Callable[[HistoryRow], float]) -> None:
     for number, method in enumerate(history.methods):
         epochs = [history.at(method, epoch) for epoch in history.epochs(method)]
-        x, y = _Spread.of(epochs, x_of), _Spread.of(epochs, lambda row: 100 * row.test_accuracy)
+        x, y = _Spread.of(epochs, x_of), _Spread.of(epochs, _percent)
         axes.errorbar(
             x.means,
             y.means,

@@ -1,4 +1,4 @@
-"""A plan as the lines of its layer map: what a line says, before anybody draws it."""
+"""A plan as the lines of its layer map, and what its parts exchange: what is shown, before anybody draws it."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -170,3 +170,34 @@ def _join(before: MapLine, line: MapLine) -> MapLine:
         partial_bytes=0,
         split=line.split,
     )
+
+
+def traffic(plan: Plan) -> tuple[list[int], list[int]]:
+    """Return the bytes every part sends and receives, of a training iteration if the plan was judged by that.
+
+    Otherwise those of the forward pass.
+    """
+    if not plan.metrics.judges_training:
+        return [part.sent_bytes for part in plan.metrics.parts], [part.received_bytes for part in plan.metrics.parts]
+    sent, received = [0] * plan.settings.k, [0] * plan.settings.k
+    for (_, source, target), num_bytes in plan.moved_bytes.items():
+        sent[source] += num_bytes
+        received[target] += num_bytes
+    return sent, received
+
+
+def messages(plan: Plan) -> tuple[list[int], list[int]]:
+    """Return how many messages every part sends and receives, of the same work as `traffic`."""
+    parts = plan.metrics.parts
+    if not plan.metrics.judges_training:
+        return [part.num_sent for part in parts], [part.num_received for part in parts]
+    sent, received = [0] * len(parts), [0] * len(parts)
+    routes = [(message.source, message.target) for message in plan.messages]
+    routes += [(message.target, message.source) for message in plan.messages if message.learns]
+    for replica in plan.replicas:  # gradients there and weights back, and statistics both ways in both passes
+        both_ways = [(replica.part, replica.owner), (replica.owner, replica.part)]
+        routes += both_ways * (bool(replica.parameter_bytes) + 2 * bool(replica.statistics_bytes))
+    for source, target in routes:
+        sent[source] += 1
+        received[target] += 1
+    return sent, received

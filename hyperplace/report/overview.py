@@ -1,44 +1,52 @@
 """Comparisons of several models in one table: what every method moves in training, a row per model, k and imbalance."""
 
-import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from hyperplace.report.footnotes import shared_conditions
-from hyperplace.report.rows import competes, ordered_rows
-from hyperplace.report.tables import MIB, NOTHING, markdown_table
-from hyperplace.report.terminal import TerminalTable
+from hyperplace.report.comparison import records
+from hyperplace.report.document import SHORT, Column, Document, Section, Table, Text, Value, notes
+from hyperplace.report.rows import competes, ordered_rows, shared_conditions
 from hyperplace.values.comparison import METHOD_NAMES, Comparison, ComparisonRow
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from rich.console import RenderableType
+from hyperplace.values.sizes import MIB
 
 CHECKED = "hybrid"  # has all coarse placements and data parallelism among its candidates
-TEXT_WIDTH = 200
 NO_LIMIT = float("inf")  # where no method has one
 Group = dict[str, ComparisonRow]  # method -> its row, for one model, k and imbalance
 
 
-def overview_table(comparisons: Sequence[Comparison]) -> "pd.DataFrame":
-    """Return training MiB by method, in brackets max/avg where over the limit, and who moves least within it."""
-    import pandas as pd
+def overview_document(comparisons: Sequence[Comparison]) -> Document:
+    """Return the table with its notes, and every row of every comparison."""
+    section = Section((overview_table(comparisons), *notes(overview_notes(comparisons))), "Training volume")
+    return Document((Text(shared_conditions(comparisons[0]), "head"),), (section,), records(comparisons))
 
+
+def overview_table(comparisons: Sequence[Comparison]) -> Table:
+    """Return training MiB by method, in brackets max/avg where over the limit, and who moves least within it."""
     groups = _groups(comparisons)
     used = {method for _, _, group in groups for method in group}
-    methods = [method for method in METHOD_NAMES if method in used]
-    rows = [
+    limits = [limit if limit < NO_LIMIT else None for _, limit, _ in groups]
+    return Table(
         (
-            model,
-            next(iter(group.values())).k,
-            limit if limit < NO_LIMIT else NOTHING,
-            *(_cell(group.get(name), limit) for name in methods),
-            least,
+            Column.words("model", [model for model, _, _ in groups], is_key=True),
+            Column.numbers("k", [next(iter(group.values())).k for _, _, group in groups]),
+            Column.numbers("imbalance", limits, form="g", spare=1),
+            *(_column(method, groups) for method in METHOD_NAMES if method in used),
+            Column.words("least", [_least(group, limit) for _, limit, group in groups]),
         )
-        for (model, limit, group) in groups
-        for least in [_least(group, limit)]
-    ]
-    return pd.DataFrame(rows, columns=["model", "k", "imbalance", *methods, "least"])
+    )
+
+
+def _column(method: str, groups: list[tuple[str, float, Group]]) -> Column:
+    rows = [(group.get(method), limit) for _, limit, group in groups]
+    remarks = (
+        f"{row.max_over_avg:.2f}" if row and row.has_figures and not competes(row, limit) else "" for row, limit in rows
+    )
+    return Column(method, tuple(_moved(row) for row, _ in rows), form=SHORT, remarks=tuple(remarks))
+
+
+def _moved(row: ComparisonRow | None) -> Value:
+    if row is None:
+        return None
+    return row.training_volume_bytes / MIB if row.has_figures else "no result"
 
 
 def overview_notes(comparisons: Sequence[Comparison]) -> list[str]:
@@ -50,32 +58,6 @@ def overview_notes(comparisons: Sequence[Comparison]) -> list[str]:
     ]
 
 
-def render_overview(comparisons: Sequence[Comparison]) -> "RenderableType":
-    """Return the table with its notes for the terminal."""
-    from rich.console import Group as Lines
-    from rich.text import Text
-
-    head = Text(shared_conditions(comparisons[0]), style="bold")
-    table = TerminalTable(overview_table(comparisons), "Training volume", ("model",), ("imbalance",))
-    return Lines(head, Text(), table, *(Text(note, style="dim") for note in overview_notes(comparisons)))
-
-
-def overview_text(comparisons: Sequence[Comparison]) -> str:
-    """Return what the terminal shows, without colour and wide enough for every column."""
-    from rich.console import Console
-
-    file = io.StringIO()
-    Console(file=file, width=TEXT_WIDTH, color_system=None).print(render_overview(comparisons))
-    return "".join(line.rstrip() + "\n" for line in file.getvalue().splitlines())
-
-
-def overview_markdown(comparisons: Sequence[Comparison], command: str) -> str:
-    """Return the command that made the comparisons, then the table with its notes."""
-    notes = "".join(f"- {note}\n" for note in overview_notes(comparisons))
-    head = f"```sh\n{command}\n```\n\n{shared_conditions(comparisons[0])}.\n"
-    return f"{head}\n{markdown_table(overview_table(comparisons))}\n{notes}"
-
-
 def _groups(comparisons: Sequence[Comparison]) -> list[tuple[str, float, Group]]:
     """Return (model, imbalance, rows), in order; a method without a limit is in the groups of all limits."""
     groups: dict[tuple[str, int, float], Group] = {}
@@ -85,16 +67,6 @@ def _groups(comparisons: Sequence[Comparison]) -> list[tuple[str, float, Group]]
             for limit in limits if row.imbalance is None else [row.imbalance]:
                 groups.setdefault((comparison.model, row.k, limit), {})[row.method] = row
     return [(model, limit, group) for (model, _, limit), group in groups.items()]
-
-
-def _cell(row: ComparisonRow | None, limit: float) -> str:
-    if row is None:
-        return ""
-    if not row.has_figures:
-        return "no result"
-    over = "" if competes(row, limit) else f" ({row.max_over_avg:.2f})"
-    moved = row.training_volume_bytes / MIB
-    return (f"{moved:,.1f}" if moved >= 10 else f"{moved:.3g}") + over
 
 
 def _least(group: Group, limit: float) -> str:

@@ -1,89 +1,127 @@
-"""A DataFrame as a table for the terminal that fits its width without breaking a number.
+"""A document for the terminal, or as the text that one without colour shows.
 
-Where there is no room, words wrap; where that is not enough, columns are left out and a line below names them.
+A table fits the width without breaking a number: where there is no room, words wrap; where that is not enough, columns
+are left out and a line below names them.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import io
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hyperplace.report.tables import cells, text_columns
+from hyperplace.report.document import FLAGS, Block, Column, Document, Figure, Section, Table, Text
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
-    from rich.table import Table
+    from rich.console import Console, JustifyMethod
+    from rich.table import Table as Drawn
 
 GAP = 2
-STYLES = {"over": "bold red", "no": "bold red", "best": "bold green"}
+TONES = {"plain": "", "fact": "", "head": "bold", "note": "dim", "alarm": "bold red"}
+STYLES = dict(zip(FLAGS, ("bold red", "bold red", "bold green"), strict=True))
 
 
-@dataclass(frozen=True)
-class TerminalTable:
-    """A renderable; `group_by` columns are written once per group, `spare` ones are left out first to last."""
+def show(document: Document, console: "Console") -> None:
+    """Print the document; a figure that has no form in characters is left to its file."""
+    from rich.text import Text as Characters
 
-    frame: "pd.DataFrame"
-    title: str = ""
-    group_by: tuple[str, ...] = ()
-    spare: tuple[str, ...] = ()
-
-    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> Iterator["RenderableType"]:
-        from rich.text import Text
-
-        frame, left_out = self.frame, []
-        for name in (name for start in self.spare for name in self.frame.columns if name.startswith(start)):
-            widths = _widths(frame, 0)
-            if sum(widths) + GAP * (len(widths) - 1) <= options.max_width:
-                break
-            frame = frame.drop(columns=[name])
-            left_out.append(str(name))
-        yield self._table(frame, _widths(frame, options.max_width))
-        if left_out:
-            yield Text(f"left out at this width: {', '.join(left_out)}", style="dim")
-
-    def _table(self, frame: "pd.DataFrame", widths: list[int]) -> "Table":
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
-        title = Text(self.title, style="bold") if self.title else None
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        table.collapse_padding = True
-        words = text_columns(frame)
-        for name, width in zip(frame.columns, widths, strict=True):
-            justify: JustifyMethod = "left" if name in words else "right"
-            table.add_column(Text(str(name)), justify=justify, width=width, overflow="fold")
-        _add_rows(table, frame, self.group_by)
-        return table
+    shown = [
+        Section(document.head),
+        *(replace(s, blocks=tuple(filter(_is_visible, s.blocks))) for s in document.sections),
+    ]
+    for number, section in enumerate(section for section in shown if section.blocks):
+        if number:
+            console.print()
+        if section.title:
+            console.print(Characters(section.title, style="bold"))
+        for block in section.blocks:
+            _show_block(block, console)
 
 
-def _add_rows(table: "Table", frame: "pd.DataFrame", group_by: tuple[str, ...]) -> None:
-    """Add the rows, with a gap where the first column of the group changes."""
-    from rich.text import Text
+def _is_visible(block: Block) -> bool:
+    return not isinstance(block, Figure) or block.characters is not None
 
-    names = [str(name) for name in frame.columns]
-    keys = [index for index, name in enumerate(names) if name in group_by]
-    for before, row in pairwise([[], *cells(frame)]):
+
+def plain_text(document: Document, width: int) -> str:
+    """Return what a terminal of this width shows, without colour."""
+    from rich.console import Console
+
+    file = io.StringIO()
+    show(document, Console(file=file, width=width, color_system=None))
+    return "".join(line.rstrip() + "\n" for line in file.getvalue().splitlines())
+
+
+def _show_block(block: Block, console: "Console") -> None:
+    from rich.text import Text as Characters
+
+    if isinstance(block, Table):
+        _show_table(block, console)
+    elif isinstance(block, Figure):
+        if block.characters:
+            console.print(block.characters(console.width))
+    else:
+        console.print(Characters(block.text, style=TONES[block.tone]), soft_wrap=block.tone == "fact")
+
+
+def _show_table(table: Table, console: "Console") -> None:
+    fitting = _fitting(table, console.width)
+    console.print(_drawn(fitting, _widths(fitting, console.width)))
+    if left_out := [name for name in _spare(table) if name not in fitting.headings]:
+        _show_block(Text(f"left out at this width: {', '.join(left_out)}", "note"), console)
+
+
+def _fitting(table: Table, width: int) -> Table:
+    """Return the table without as many of its spare columns as must go."""
+    for name in _spare(table):
+        if sum(widths := _widths(table, 0)) + GAP * (len(widths) - 1) <= width:
+            break
+        table = table.without(name)
+    return table
+
+
+def _spare(table: Table) -> list[str]:
+    """Return the headings of what may be left out, in the order in which it goes."""
+    return [column.heading for column in sorted(table.columns, key=lambda column: column.spare) if column.spare]
+
+
+def _drawn(table: Table, widths: list[int]) -> "Drawn":
+    from rich import box
+    from rich.table import Table as Drawn
+    from rich.text import Text as Characters
+
+    drawn = Drawn(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    for column, width in zip(table.columns, widths, strict=True):
+        justify: JustifyMethod = "right" if column.kind == "number" else "left"
+        drawn.add_column(Characters(column.heading), justify=justify, width=width, overflow="fold")
+    _add_rows(drawn, table)
+    return drawn
+
+
+def _add_rows(drawn: "Drawn", table: Table) -> None:
+    """Add the rows: keys once per group, and a gap where the first of them changes."""
+    from rich.text import Text as Characters
+
+    keys = [index for index, column in enumerate(table.columns) if column.is_key]
+    for before, row in pairwise([(), *table.rows]):
         group, last = [row[i] for i in keys], [before[i] for i in keys if before]
         if last and group[0] != last[0]:
-            table.add_section()
+            drawn.add_section()
         shown = ["" if i in keys and group == last else text for i, text in enumerate(row)]
-        table.add_row(*(Text(text, style=STYLES.get(text.split(" ")[0], "")) for text in shown))
+        drawn.add_row(*map(Characters, shown, map(_style, table.columns, shown)))
 
 
-def _widths(frame: "pd.DataFrame", room: int) -> list[int]:
+def _style(column: Column, text: str) -> str:
+    return STYLES.get(text.split(" ")[0], "") if column.kind == "flag" else ""
+
+
+def _widths(table: Table, room: int) -> list[int]:
     """Return the columns' widths: no number or word is broken, and words stay on one line where there is room."""
-    words = text_columns(frame)
-    written = [list(column) for column in zip(*cells(frame), strict=True)] or [[] for _ in frame.columns]
-    names = [str(name) for name in frame.columns]
     widths = [
-        max(len(piece) for text in [name, *column] for piece in text.split() or [""])
-        for name, column in zip(names, written, strict=True)
+        max(len(piece) for text in (column.heading, *column.cells) for piece in text.split() or [""])
+        for column in table.columns
     ]
-    for i, column in reversed(list(enumerate(written))):  # the marks at the end first
-        if names[i] in words:
+    for i, column in reversed(list(enumerate(table.columns))):  # the flags at the end first
+        if column.kind != "number" or column.remarks:
             spare = room - sum(widths) - GAP * (len(widths) - 1)
-            wish = max((len(text) for text in column), default=0) - widths[i]
+            wish = max((len(text) for text in column.cells), default=0) - widths[i]
             widths[i] += max(0, min(spare, wish))
     return widths

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from hyperplace import comparing
+from hyperplace.errors import ModelError
 from hyperplace.files.hypergraph import read_hypergraph
 
 KAHYPAR = ("--costs", "flops", "--partitioner", "kahypar")
@@ -60,12 +61,42 @@ def test_compare_of_several_models_is_one_table_written_row_by_row(run, tmp_path
         return found(method, graph, costs, settings, *arguments, **options)
 
     monkeypatch.setattr(comparing, "compare_row", killed)
-    assert run("compare", "zoo", *options[:3], "layer-wise", "--out", tmp_path / "zoo").code == 130
+    ran = run("compare", "zoo", *options[:3], "layer-wise", "--out", tmp_path / "zoo")
+    assert (ran.code, ran.err.splitlines()[-1]) == (
+        130,
+        f"interrupted; the 4 rows found before that are in {tmp_path / 'zoo'}/",
+    )
     lines = (tmp_path / "zoo/overview.csv").read_text().splitlines()[1:]
     assert [line.split(",")[0] for line in lines] == ["lenet5", "lenet5", "smallcnn", "smallcnn"], "nothing is lost"
     assert len((tmp_path / "zoo/overview.md").read_text().split("\n| ")) == 2 + 1 + 4
     wrong = run("compare", "lenet5,blocksnet", "--input", "1x32x32", "--out", tmp_path)
     assert (wrong.code, "--input is for one model" in wrong.err) == (2, True)
+
+
+@pytest.mark.parametrize(("fault", "code"), [(KeyboardInterrupt(), 130), (ModelError("odd"), 1)])
+@pytest.mark.parametrize("num_rows", [0, 1])
+def test_a_comparison_that_ends_early_says_what_is_written(run, tmp_path, monkeypatch, fault, code, num_rows) -> None:
+    found, rows = comparing.compare_row, []
+
+    def failing(*arguments, **options):
+        if len(rows) == num_rows:
+            raise fault
+        rows.append(found(*arguments, **options))
+        return rows[-1]
+
+    monkeypatch.setattr(comparing, "compare_row", failing)
+    folder = tmp_path / "out"
+    ran = run("compare", "lenet5", "--methods", "layer-wise", "--k", "2,4", "--blocks", 4, "--out", folder)
+    assert ran.code == code
+    if num_rows:
+        assert f"the row found before that is in {folder}/" in ran.err
+        assert ("interrupted" in ran.err) == (code == 130)
+        assert {path.name for path in folder.iterdir()} == {"comparison.txt", "comparison.md", "comparison.csv"}
+        assert len((folder / "comparison.csv").read_text().splitlines()) == 2
+        assert "comparison.png" not in (folder / "comparison.md").read_text(), "there is no such picture yet"
+    else:
+        assert "rows" not in ran.err
+        assert not folder.exists()
 
 
 def test_models_lists_the_zoo(run) -> None:

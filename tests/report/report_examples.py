@@ -4,6 +4,7 @@ import io
 import os
 from pathlib import Path
 
+from hyperplace.report import Document, Table, plain_text
 from hyperplace.values.comparison import Comparison, ComparisonRow
 from hyperplace.values.plan import (
     Metrics,
@@ -30,6 +31,11 @@ def check_golden(name, text):
     if os.environ.get("HYPERPLACE_UPDATE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8")
+
+
+def printed_section(section, width=80):
+    """Return what a terminal without colour shows of one section."""
+    return plain_text(Document((), (section,), Table(())), width)
 
 
 def printed(renderable, width=80):
@@ -179,6 +185,16 @@ def comparison(model="vgg16", batch=32):
         row("coarse", 2, 98.0, 1.06, imbalance=0.1, model=model),
     )
     return Comparison(model, batch, "flops", 64, "whole", VGG16_PARAMETER_BYTES, rows)
+
+
+def plan_others():
+    """Return placements beside a plan on three parts: one better, one over the limit, one that failed."""
+    failed = ComparisonRow.failed("layer-wise", settings(3), None, 5, "too few layers")
+    return [
+        row("filter-wise incremental", 3, 97.0, 1.02, partitioner="incremental"),
+        row("filter-wise horizontal", 3, 90.0, 1.3, partitioner="horizontal"),
+        failed,
+    ]
 
 
 def hybrid_plan():

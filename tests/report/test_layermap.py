@@ -12,8 +12,7 @@ from report_examples import (
     wide_plan,
 )
 
-from hyperplace.report import layer_map
-from hyperplace.report.bars import fitted, part_list
+from hyperplace.report.layermap import fitted, layer_map, part_list
 from hyperplace.report.maplines import Run, map_lines
 from hyperplace.report.palette import part_color
 from hyperplace.values.plan import Shard

@@ -1,10 +1,10 @@
 from dataclasses import replace
 
 import pytest
-from report_examples import check_golden, png, printed
+from report_examples import check_golden, png
 
-from hyperplace.report import render_timeline, timeline_figure, timeline_table
-from hyperplace.report.gantt import COLORS, MOST_BATCHES
+from hyperplace.report import plain_text, timeline_document
+from hyperplace.report.timeline import COLORS, MOST_BATCHES, timeline_figure, timeline_table
 from hyperplace.values.timeline import Event, Timeline
 
 
@@ -26,22 +26,24 @@ def pipeline(num_batches, num_parts=2, num_segments=2):
 def test_every_row_is_its_parts_times_and_the_last_row_their_sum():
     timeline = pipeline(3)
     table = timeline_table(timeline)
-    assert table["part"].tolist() == ["0", "1", "all"]
-    assert table["busy ms"].tolist() == pytest.approx([3 * 4.5, 3 * 6.5, 33])
-    assert table["waiting ms"].tolist() == pytest.approx([0, 2, 2])
-    together = table["busy ms"] + table["waiting ms"] + table["idle ms"]
-    assert together.tolist() == pytest.approx([31.5, 31.5, 63])
-    assert table["bubble %"].tolist() == pytest.approx([100 * 18 / 31.5, 100 * 12 / 31.5, 100 * 30 / 63])
-    assert table["mini-batches"].tolist() == [3, 3, 3]
+    assert list(table["part"]) == ["0", "1", "all"]
+    assert list(table["busy ms"]) == pytest.approx([3 * 4.5, 3 * 6.5, 33])
+    assert list(table["waiting ms"]) == pytest.approx([0, 2, 2])
+    together = [
+        sum(times) for times in zip(*(table[f"{what} ms"] for what in ("busy", "waiting", "idle")), strict=True)
+    ]
+    assert together == pytest.approx([31.5, 31.5, 63])
+    assert list(table["bubble %"]) == pytest.approx([100 * 18 / 31.5, 100 * 12 / 31.5, 100 * 30 / 63])
+    assert list(table["mini-batches"]) == [3, 3, 3]
 
 
 def test_the_timeline_as_promised_text():
-    check_golden("timeline.txt", printed(render_timeline(pipeline(3)), 80))
-    check_golden("timeline-narrow.txt", printed(render_timeline(replace(pipeline(3), is_predicted=True)), 44))
+    check_golden("timeline.txt", plain_text(timeline_document(pipeline(3)), 80))
+    check_golden("timeline-narrow.txt", plain_text(timeline_document(replace(pipeline(3), is_predicted=True)), 44))
 
 
 def test_nothing_happened():
-    text = printed(render_timeline(Timeline(2, ())))
+    text = plain_text(timeline_document(Timeline(2, ())), 80)
     assert "0.0 ms measured; on average 0.00 of 2 parts were busy" in text
     assert png(timeline_figure(Timeline(2, ()))).startswith(b"\x89PNG")
 

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from hyperplace.report.maplines import MapLine, map_lines
+from hyperplace.report.maplines import MapLine, map_lines, traffic
 from hyperplace.report.palette import part_color
-from hyperplace.report.parts import traffic
 from hyperplace.report.work import work_scale
 from hyperplace.values.partition import balance_limit
 from hyperplace.values.plan import Plan
@@ -34,11 +33,12 @@ def plan_figure(plan: Plan) -> "Figure":
     _draw_work(figure.add_subplot(grid[0, 1]), plan)
     _draw_received(figure.add_subplot(grid[1, 1]), plan)
     _draw_legend(figure, plan.settings.k)
-    figure.suptitle(_title(plan), fontsize=13, fontweight="bold")
+    figure.suptitle(plan_title(plan), fontsize=13, fontweight="bold")
     return figure
 
 
-def _title(plan: Plan) -> str:
+def plan_title(plan: Plan) -> str:
+    """Say in a line what the plan is and costs."""
     settings, metrics = plan.settings, plan.metrics
     over = "" if metrics.feasible else " (over the limit)"
     when = "in training" if metrics.judges_training else "forward"
