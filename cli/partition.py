@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hyperplace.values.comparison import ComparisonRow
     from hyperplace.values.hypergraph import Hypergraph
     from hyperplace.values.partition import Partition
+    from hyperplace.values.profile import Profile
 
 FILES = {"hypergraph": "hypergraph.patoh", "partition": "partition.txt", "figure": "plan.png", "plan": "plan.json"}
 
@@ -87,7 +88,7 @@ def partition(
         _show(placement, [*api.grain_rows(placement), *api.baselines(placement)], folder)
 
 
-def _read_profile(path: Path) -> Any:
+def _read_profile(path: Path) -> "Profile":
     from hyperplace.files.profile import parse_profile
     from hyperplace.files.write import read_text
 

@@ -61,14 +61,39 @@ def train(
     if seeds and not against_plain:
         raise UsageError("--seeds is for --against-plain; give one --seed")
     asked = None if grain == "auto" else grain  # any plan will do
-    wish = PlanWish(k, imbalance, asked, partitioner, costs, batch, batch_norm)
+    wish = PlanWish(
+        k=k,
+        imbalance=imbalance,
+        grain=asked,
+        partitioner=partitioner,
+        costs=costs,
+        batch=batch,
+        batch_norm=batch_norm,
+    )
     subject = find_subject(model, wish, spec=planned_model, shapes=input)
     rows = batch or (subject.plan.settings.batch if subject.plan else 64)
     run = TrainingRun.of(
         subject,
         wish,
-        TrainSettings(data, data_folder, images, epochs, rows, lr, momentum, seed),
-        Flow(schedule, in_flight, micro_batches, not no_stash, threads, tuple(device.split(",")), check_nan),
+        TrainSettings(
+            data=data,
+            data_folder=data_folder,
+            num_images=images,
+            epochs=epochs,
+            batch=rows,
+            lr=lr,
+            momentum=momentum,
+            seed=seed,
+        ),
+        Flow(
+            schedule=schedule,
+            in_flight=in_flight,
+            micro_batches=micro_batches,
+            stash=not no_stash,
+            threads=threads,
+            devices=tuple(device.split(",")),
+            check_nan=check_nan,
+        ),
         out=out,
         resume=resume,
         is_quiet=json,

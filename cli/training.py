@@ -18,7 +18,7 @@ from .terminal import INTERRUPTED, EpochBar, say
 if TYPE_CHECKING:
     from hyperplace.training import Flow, Outcome, Sets, Snapshot, TrainSettings
     from hyperplace.values.history import HistoryRow
-    from hyperplace.values.plan import Plan
+    from hyperplace.values.plan import Plan, Settings
 
 CHECKPOINT, PLAN = "checkpoint.pt", "plan.json"
 
@@ -159,7 +159,7 @@ class TrainingRun:
         }
 
 
-def _plan_settings(name: str, wish: PlanWish, settings: "TrainSettings") -> Any:
+def _plan_settings(name: str, wish: PlanWish, settings: "TrainSettings") -> "Settings":
     from hyperplace.values.plan import Settings
 
     usual = Settings(

@@ -21,7 +21,7 @@ from hyperplace.report.rows import (
 from hyperplace.report.thesis import Figures, ThesisVolume, ThesisWork, thesis_epoch, thesis_volume, thesis_work
 from hyperplace.report.work import work_scale
 from hyperplace.values.comparison import FIGURES, Comparison, ComparisonRow
-from hyperplace.values.sizes import MIB
+from hyperplace.values.sizes import byte_scale
 
 GIB = 2**30
 EPOCH_IMAGES = 64_000
@@ -80,16 +80,17 @@ def work_table(comparison: Comparison) -> Table:
 def volume_table(comparison: Comparison) -> Table:
     """Return the bytes that cross between parts per mini-batch, a row per k, imbalance and method."""
     rows = ordered_rows(comparison)
+    scale = byte_scale(row.training_volume_bytes for row in rows if row.has_figures)
     theirs = [thesis_volume(row, comparison.batch) for row in rows]
     copied = _known(rows, lambda row: _percent(row.training_volume_bytes, row.data_parallel_bytes))
     return _without_empty(
         *_keys(rows, comparison),
-        Column.numbers("forward", _known(rows, lambda row: row.volume_bytes / MIB), "MiB"),
-        Column.numbers("bound", [row.bound_bytes and row.bound_bytes / MIB for row in rows], "MiB"),
+        Column.numbers("forward", _known(rows, lambda row: scale.of(row.volume_bytes)), scale.name),
+        Column.numbers("bound", [scale.of(row.bound_bytes) if row.bound_bytes else None for row in rows], scale.name),
         Column.numbers("gap", map(_gap, rows), "%"),
-        Column.numbers("most per part", _known(rows, lambda row: row.max_part_bytes / MIB), "MiB", spare=4),
-        Column.numbers("training", _known(rows, lambda row: row.training_volume_bytes / MIB), "MiB", spare=9),
-        Column.numbers("data parallel", [row.data_parallel_bytes / MIB for row in rows], "MiB", spare=3),
+        Column.numbers("most per part", _known(rows, lambda row: scale.of(row.max_part_bytes)), scale.name, spare=4),
+        Column.numbers("training", _known(rows, lambda row: scale.of(row.training_volume_bytes)), scale.name, spare=9),
+        Column.numbers("data parallel", [scale.of(row.data_parallel_bytes) for row in rows], scale.name, spare=3),
         Column.numbers("% of data parallel", copied),
         Column.numbers("thesis forward", _printed(theirs, lambda figures: figures.volume_mib), "MiB"),
         Column.numbers("search", [row.seconds or None for row in rows], "s", spare=2),

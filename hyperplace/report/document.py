@@ -32,7 +32,7 @@ Tone = Literal["plain", "fact", "head", "note", "alarm"]
 class Column:
     """One column with the values of all rows; `form` is a format specification for numbers that are not whole.
 
-    A `spare` column may be left out where there is no room, those with the lowest number first; 0 is never spared.
+    A `spare` column may be left out where there is no room, those with the lowest number first; 0 is never left out.
     Rows of equal key columns belong together. A remark stands in brackets behind its value: this cell does not count.
     """
 
@@ -121,9 +121,6 @@ class Table:
     def rows(self) -> Iterator[tuple[str, ...]]:
         """The rows as they are written for people."""
         return zip(*(column.cells for column in self.columns), strict=True)
-
-    def without(self, *headings: str) -> "Table":
-        return Table(tuple(column for column in self.columns if column.heading not in headings))
 
 
 @dataclass(frozen=True)

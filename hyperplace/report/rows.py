@@ -92,8 +92,8 @@ def volume_notes(comparison: Comparison) -> list[str]:
     notes = [
         "mark: `best` is the lowest training volume within the limit for this k and imbalance, "
         "baselines that happen to meet it included; `over` misses its limit.",
-        "Most per part is what the busiest part sends and receives forward. "
-        "Data parallelism moves 2 (k - 1) x the parameter bytes per iteration; training MiB is compared with it.",
+        "Most per part is what the busiest part sends and receives forward. Data parallelism moves "
+        "2 (k - 1) x the parameter bytes per iteration; the training volume is compared with it.",
     ]
     if any(row.grain == "hybrid" and row.bound_bytes for row in comparison.rows):
         notes.append("The bound of the hybrid grain holds among placements that split each layer one way.")

@@ -65,22 +65,19 @@ def _show_block(block: Block, console: "Console") -> None:
 def _show_table(table: Table, console: "Console") -> None:
     fitting = _fitting(table, console.width)
     console.print(_drawn(fitting, _widths(fitting, console.width)))
-    if left_out := [name for name in _spare(table) if name not in fitting.headings]:
-        _show_block(Text(f"left out at this width: {', '.join(left_out)}", "note"), console)
+    left_out = sorted((c for c in table.columns if c not in fitting.columns), key=lambda column: column.spare)
+    if left_out:
+        names = ", ".join(column.heading for column in left_out)
+        _show_block(Text(f"left out at this width: {names}", "note"), console)
 
 
 def _fitting(table: Table, width: int) -> Table:
-    """Return the table without as many of its spare columns as must go."""
-    for name in _spare(table):
+    """Return the table without as many of its spare columns as must go; those of one number go together."""
+    for spare in sorted({column.spare for column in table.columns} - {0}):
         if sum(widths := _widths(table, 0)) + GAP * (len(widths) - 1) <= width:
             break
-        table = table.without(name)
+        table = Table(tuple(column for column in table.columns if column.spare != spare))
     return table
-
-
-def _spare(table: Table) -> list[str]:
-    """Return the headings of what may be left out, in the order in which it goes."""
-    return [column.heading for column in sorted(table.columns, key=lambda column: column.spare) if column.spare]
 
 
 def _drawn(table: Table, widths: list[int]) -> "Drawn":
