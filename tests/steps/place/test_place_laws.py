@@ -18,7 +18,7 @@ from brute_place import (
 from hyperplace.models import ZOO, load_model
 from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
-from hyperplace.steps.place import place
+from hyperplace.steps.place import place as place_step
 from hyperplace.steps.profile.flops import count_flops
 from hyperplace.values.partition import Partition, work_per_part
 from hyperplace.values.plan import Settings
@@ -40,6 +40,11 @@ def graph_of(name):
 def hypergraph_of(name, grain, fc="neurons"):
     graph = graph_of(name)
     return build(graph, count_flops(graph, BATCH), grain=grain, blocks=BLOCKS[grain], fc=fc)
+
+
+def place(graph, h, partition, settings):
+    """Return the plan with counted costs, of which the hypergraphs here are built."""
+    return place_step(graph, h, partition, settings, profile=count_flops(graph, settings.batch))
 
 
 def partition_of(h, k, how):
@@ -129,7 +134,7 @@ def test_exchange_moves_no_byte_and_no_filter_between_parts(name, grain, monkeyp
     graph, h = graph_of(name), hypergraph_of(name, grain)
     partition = partition_of(h, 3, "random")
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules[place.__module__], "exchange", lambda graph, found: None)
+        patch.setattr(sys.modules[place_step.__module__], "exchange", lambda graph, found: None)
         before = place(graph, h, partition, settings_of(name, grain, 3))
     plan = place(graph, h, partition, settings_of(name, grain, 3))
     assert plan != before
