@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hyperplace.values.comparison import ComparisonRow
     from hyperplace.values.hypergraph import Hypergraph
     from hyperplace.values.partition import Partition
+    from hyperplace.values.profile import Profile
 
 FILES = {"hypergraph": "hypergraph.patoh", "partition": "partition.txt", "figure": "plan.png", "plan": "plan.json"}
 
@@ -29,7 +30,7 @@ def partition(
     imbalance: Annotated[float, typer.Option(help="Heaviest part / average part - 1 may be at most this.")] = 0.1,
     grain: options.Grain = "auto",
     partitioner: options.Partitioner = "auto",
-    costs: options.Costs = "flops",
+    costs: options.PlanCosts = None,
     batch: options.Batch = 32,
     blocks: options.Blocks = "64",
     row_blocks: options.RowBlocks = 8,
@@ -38,7 +39,7 @@ def partition(
     seed: options.Seed = 0,
     time_limit: options.TimeLimit = 20.0,
     input: options.Input = None,
-    profile: Annotated[Path | None, typer.Option(help="Use this profile file instead of measuring.")] = None,
+    profile: Annotated[Path | None, typer.Option(help="Use the costs of this profile file.")] = None,
     from_partition: Annotated[
         Path | None, typer.Option(help="Use this partition vector (one part per line) instead of a partitioner.")
     ] = None,
@@ -50,6 +51,7 @@ def partition(
     from hyperplace.values.plan import Settings
 
     loaded = load(model, input)
+    given = _read_profile(profile) if profile else None
     chosen = "file" if from_partition else partitioner
     settings = Settings(
         loaded.name,
@@ -57,7 +59,7 @@ def partition(
         imbalance,
         grain,
         chosen,
-        costs,
+        _costs_of(given, costs),
         batch,
         options.number_of_blocks(blocks),
         fc,
@@ -70,7 +72,6 @@ def partition(
     check_folder(folder)
     if from_partition and not out and folder.resolve() == from_partition.parent.resolve():
         raise UsageError(f"{from_partition} lies in {folder}/, whose files would be replaced; name a folder with --out")
-    given = _read_profile(profile) if profile else None
     with progress(f"measuring {loaded.name}") as shown:
         watch: Any = {"given_profile": given, "on_layer": shown.on_layer, "on_progress": shown.on_progress}
         reader = (lambda h: _read_vector(from_partition, h, k)) if from_partition else None
@@ -83,11 +84,20 @@ def partition(
         _show(placement, [*api.grain_rows(placement), *api.baselines(placement)], folder)
 
 
-def _read_profile(path: Path) -> Any:
+def _read_profile(path: Path) -> "Profile":
     from hyperplace.files.profile import parse_profile
     from hyperplace.files.write import read_text
 
     return parse_profile(read_text(path), str(path))
+
+
+def _costs_of(given: "Profile | None", asked: str | None) -> str:
+    """Return the plan's costs: those of the profile, where one is given, and then no others may be asked for."""
+    if given is None:
+        return "flops" if asked is None else asked
+    if asked not in (None, given.costs):
+        raise UsageError(f"--costs {asked}, but the profile is of {given.costs} costs; leave out --costs or --profile")
+    return given.costs
 
 
 def _read_vector(path: Path, hypergraph: "Hypergraph", k: int | None) -> "Partition":

@@ -80,7 +80,7 @@ def compare_row(
         found = clock.timed("partition", lambda: search(graph, costs, settings, **words))  # type: ignore[arg-type]
     except (BalanceError, PartitionerError) as fault:
         return ComparisonRow.failed(method.name, settings, limit, graph.parameter_bytes, str(fault)), None
-    plan = place_step(graph, *found, settings)
+    plan = place_step(graph, *found, settings, profile=costs)
     return ComparisonRow.of(method.name, plan, limit, clock.seconds["partition"]), found
 
 

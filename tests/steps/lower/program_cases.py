@@ -18,14 +18,15 @@ from hyperplace.values.plan import Settings
 def planned(graph, grain, k, how, *, blocks=None, batch=None, seed=1, row_blocks=3):
     """Return a plan of the graph: `how` is a baseline partitioner, `scattered` or `contiguous`."""
     batch = batch or graph.rows
-    h = build(graph, count_flops(graph, batch), grain=grain, blocks=blocks, row_blocks=row_blocks)
+    profile = count_flops(graph, batch)
+    h = build(graph, profile, grain=grain, blocks=blocks, row_blocks=row_blocks)
     if how == "scattered":
         found = Partition(np.random.default_rng(seed).integers(0, k, h.num_vertices), k)
     elif how == "contiguous":
         found = Partition(np.minimum(np.arange(h.num_vertices) * k // h.num_vertices, k - 1), k)
     else:
         found = partition(h, k, 100.0, partitioner=how, seed=seed)
-    return place(graph, h, found, Settings("net", k, 0.1, grain, how, "flops", batch))
+    return place(graph, h, found, Settings("net", k, 0.1, grain, how, "flops", batch), profile=profile)
 
 
 def sgd(parameters):
