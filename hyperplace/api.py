@@ -10,7 +10,6 @@ from hyperplace.comparing import baselines, compare, grain_rows
 from hyperplace.compiling import (
     check_plan,
     compile,
-    emit,
     generate,
     load_checkpoint,
     lower,
@@ -23,6 +22,7 @@ from hyperplace.files.program import parse_program
 from hyperplace.files.write import read_text, write_text
 from hyperplace.planning import Placement, capture, graph_for, partition, place, place_graph, profile, run, settled
 from hyperplace.steps.build import build
+from hyperplace.steps.emit import emit
 from hyperplace.steps.schedule import schedule
 from hyperplace.values.comparison import METHOD_NAMES
 from hyperplace.values.plan import Plan

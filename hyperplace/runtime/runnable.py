@@ -30,7 +30,7 @@ def program(name: str, *, parts: tuple[type[Part], ...], **words: Any) -> Runnab
 
 
 def runnable(program: Program, text: str) -> Runnable:
-    """Return a program with the code that its text, which `emit` made, has; tracebacks show its lines while it lives."""
+    """Return a program with the code of its text, which `emit` made; tracebacks show its lines while it lives."""
     name = f"hyperplace_program_{next(_numbers)}"
     path = f"<{name}>"
     # Not in sys.modules, which would keep it for ever.

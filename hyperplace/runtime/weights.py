@@ -20,6 +20,7 @@ from hyperplace.runtime.optimizers import check_factory, made_optimizer, made_sc
 from hyperplace.runtime.part import Part
 from hyperplace.runtime.pieces import slice_of
 from hyperplace.values.arguments import is_number
+from hyperplace.values.program import Piece
 
 Optimizer = torch.optim.Optimizer
 OptimizerFactory = Callable[[list[Any]], Optimizer]  # of parameters, or of pairs of a name and a parameter
@@ -98,12 +99,8 @@ class Weights:
         self._part, self._training, self.device = part, training, part.device
         self.base: Mapping[str, Tensor] = state  # whole tensors, of which those of parts that learn are out of date
         self.owned = part.table().owned
-        self.parameters = {
-            name: nn.Parameter(slice_of(piece, state[piece.name]).to(part.device)) for name, piece in self.owned.items()
-        }
-        self.buffers = {
-            name: slice_of(piece, state[piece.name]).to(part.device) for name, piece in part.buffers.items()
-        }
+        self.parameters = {name: nn.Parameter(self._slice(piece, state)) for name, piece in self.owned.items()}
+        self.buffers = {name: self._slice(piece, state) for name, piece in part.buffers.items()}
         values = list(self.parameters.values())
         named = [(piece.name, self.parameters[attribute]) for attribute, piece in self.owned.items()]
         self.optimizer = made_optimizer(training, named) if named else None
@@ -117,6 +114,9 @@ class Weights:
         self._seen_by: dict[str, set[Version]] = {name: set() for name in self.parameters}  # as they are now
         self.finish_buffers()
         part.see(self.buffers)
+
+    def _slice(self, piece: Piece, state: Mapping[str, Tensor]) -> Tensor:
+        return slice_of(piece, state[piece.name]).to(self.device)
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take other values; nothing may be in flight."""

@@ -153,7 +153,8 @@ class Segment:
     """A run of steps that a part computes without waiting for anyone.
 
     `forward`, `backward` and `update` (of the weights it is the first to use and its part owns) are its work in the
-    program's unit, and `saved_bytes` what it keeps in between, for a mini-batch as planned. The code is known to a program that was lowered or read; one made of classes has methods.
+    program's unit, and `saved_bytes` what it keeps in between, for a mini-batch as planned. The code is known to a
+    program that was lowered or read; one made of classes has methods.
     """
 
     name: str

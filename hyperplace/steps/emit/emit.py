@@ -62,11 +62,8 @@ def _foot(program: Program) -> str:
 def _class(number: int, part: PartProgram, program: Program) -> str:
     share = part.work / program.total_work if program.total_work else 0.0
     held = sum(piece.num_bytes for piece in part.weights.values())
-    lines = [
-        f"class Part{number}(runtime.Part):",
-        f'    """Part {number} of {len(program.parts)}: {share:.1%} of the work, {held / 2**20:.1f} MiB of parameters."""',
-        "",
-    ]
+    about = f"{share:.1%} of the work, {held / 2**20:.1f} MiB of parameters"
+    lines = [f"class Part{number}(runtime.Part):", f'    """Part {number} of {len(program.parts)}: {about}."""', ""]
     for name, table in (("holds", part.holds), ("weights", part.weights), ("buffers", part.buffers)):
         if table:
             rows = [f"{literal(key)}: {_text(value)}," for key, value in table.items()]
@@ -82,7 +79,7 @@ def _method(segment: Segment) -> list[str]:
     method = segment.method
     if method is None:
         raise UsageError(
-            f"the code of {segment.name} is not known, as in a program that was imported; read its file with load_program"
+            f"the code of {segment.name} is not known, for the program was imported; read its file with load_program"
         )
     lines = fold(f"def {segment.name}({', '.join(['self', *method.arguments])}):", 4)
     for step in method.steps:

@@ -5,6 +5,8 @@ the filters' weights joins those of all parts and tells them the result, with wh
 numbers per channel each way, and their gradients.
 """
 
+from dataclasses import replace
+
 from hyperplace.steps.lower.holdings import Held
 from hyperplace.steps.lower.lowering import Lowering
 from hyperplace.steps.lower.norms import carried, carried_name, norm_calls, numbered
@@ -53,11 +55,7 @@ def _add_run(lowering: Lowering, layer: Layer, planned: PlannedLayer, number: in
         part.totals[layer.name, run] = [own]
     made = [carried_name(lowering.names, value, tile) for value in carried(layer, run) for tile in step.tiles]
     makes = (*(name for name in made if name not in step.reads), own.variable)
-    part.steps.append(
-        Step(
-            layer.name, step.stage, step.tiles, reads=step.reads, makes=makes, sends=tuple(sends), run=run, is_run=True
-        )
-    )
+    part.steps.append(replace(step, makes=makes, sends=tuple(sends)))
 
 
 def _told(lowering: Lowering, layer: Layer, run: int, name: str, source: int, group: tuple[int, Ranges]) -> Sent:

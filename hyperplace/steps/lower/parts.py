@@ -1,4 +1,4 @@
-"""From the steps of one part to what it has and does: its pieces of the parameters, and its segments with their code."""
+"""From the steps of one part to what it has and does: its pieces of the parameters, its segments and their code."""
 
 from collections.abc import Sequence
 

@@ -63,5 +63,5 @@ def stacked(pieces: list[str]) -> str:
 
 
 def canonical(statements: list[str]) -> tuple[str, ...]:
-    """Return statements as `ast.unparse` writes them, so that a program that is read equals the one that was written."""
+    """Return statements as `ast.unparse` writes them, so that a program that is read equals the one printed."""
     return tuple(map(ast.unparse, ast.parse("\n".join(statements)).body))
