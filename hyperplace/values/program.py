@@ -127,7 +127,7 @@ class Piece:
 class Copy(Piece):
     """A piece that another part owns: its gradients go there, and its values come from there after every update."""
 
-    owner: int = 0
+    owner: int = field(kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def _words(value: Any, *, positional: int) -> list[str]:
         default = one.default if one.default_factory is MISSING else one.default_factory()
         if one.name in HIDDEN or (default is not MISSING and found == default):
             continue
-        is_plain = number < positional and len(texts) == number
+        is_plain = number < positional and len(texts) == number and not one.kw_only
         texts.append(_text(found) if is_plain else f"{one.name}={_text(found)}")
     return texts
 

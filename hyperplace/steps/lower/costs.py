@@ -14,15 +14,15 @@ class Costs:
 
     def __init__(self, graph: Graph, plan: Plan, profile: Profile | None) -> None:
         self._graph, self._batch = graph, plan.settings.batch
-        self.unit = profile.unit if profile else plan.metrics.work_unit
+        size, self.unit = (1.0, profile.unit) if profile else _size_and_unit(plan.metrics.work_unit)
         self._cells: dict[str, Work] = {}  # of all cells of a layer
         self._kernels: dict[str, Work] = {}  # of all its kernels, where these are weighed apart
         self._tails: dict[str, Work] = {}  # what of its cells comes after the anchor, as far as that is known
         for layer, planned in zip(graph.layers, plan.layers, strict=True):
             if profile is None:
                 cells, kernels = planned.work, planned.kernel_work
-                self._cells[layer.name] = Work(cells.forward, cells.backward, cells.update)
-                self._kernels[layer.name] = Work(kernels.forward, kernels.backward, kernels.update)
+                self._cells[layer.name] = Work(cells.forward, cells.backward, cells.update) * size
+                self._kernels[layer.name] = Work(kernels.forward, kernels.backward, kernels.update) * size
                 self._tails[layer.name] = Work()
             else:
                 cost = profile[layer.name]
@@ -79,3 +79,9 @@ class Costs:
 
 def _kernels(layer: Layer) -> int:
     return layer.num_filters * max(1, layer.operands[0].num_channels // layer.groups)
+
+
+def _size_and_unit(work_unit: str) -> tuple[float, str]:
+    """Return how large a plan's unit of work is: (37632.0, "flops") of `37632 flops`."""
+    size, _, unit = work_unit.rpartition(" ")
+    return float(size or 1), unit

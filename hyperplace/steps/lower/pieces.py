@@ -68,7 +68,7 @@ class Pieces:
         name, index = parameter.name, _index(parameter, cuts)
         if (name, index) not in self.of:
             words = (name, parameter.shape, index, parameter.dtype)
-            piece = Piece(*words) if owner is None else Copy(*words, owner)
+            piece = Piece(*words) if owner is None else Copy(*words, owner=owner)
             self.of[name, index] = Entry(self._attribute(name, index), layer.name, parameter, piece)
         self.used.add(self.of[name, index].attribute)
         return self.of[name, index]

@@ -13,7 +13,7 @@ from hyperplace.steps.schedule.schedule import durations
 from hyperplace.values.program import PartProgram, Program, Receive, Send
 from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, UPDATE, Schedule
 
-WARM_UP = 2  # times the depth, before the period is taken
+ROUNDS = 4  # of as many mini-batches as there can be in flight, between filling the pipe and letting it run dry
 
 Done = tuple[int, Node]  # a mini-batch's action
 
@@ -44,10 +44,10 @@ def dry_run(program: Program, schedule: Schedule, num_batches: int | None = None
     kinds = {action.kind for row in schedule.actions for action in row}
     needs = needs_of(program, is_sync=UPDATE not in kinds, clips=NORM in kinds)
     _check_complete(program, schedule, needs)
-    count = num_batches or (2 * WARM_UP * (schedule.depth + 1) + 2)
+    count = num_batches or (ROUNDS + 2) * (schedule.depth + 1)
     parts = [_Part(list(_todo(schedule, p, count))) for p in range(len(program.parts))]
     ends = _run(parts, needs, durations(program, needs))
-    return _summary(program, parts, ends, count)
+    return _summary(program, parts, ends, schedule.depth + 1)
 
 
 def _todo(schedule: Schedule, part: int, num_batches: int) -> Iterator[Done]:
@@ -92,16 +92,17 @@ def _run(parts: Sequence[_Part], needs: Needs, work: dict[Node, float]) -> dict[
     return ends
 
 
-def _summary(program: Program, parts: Sequence[_Part], ends: dict[Done, float], count: int) -> DryRun:
+def _summary(program: Program, parts: Sequence[_Part], ends: dict[Done, float], depth: int) -> DryRun:
+    """Return what the ends of all actions say; the first and the last `depth` mini-batches fill and drain the pipe."""
     work = durations(program, {node for _, node in ends})
-    last = [0.0] * count
+    last = [0.0] * (1 + max((batch for batch, _ in ends), default=0))
     for (batch, _), end in ends.items():
         last[batch] = max(last[batch], end)
-    half = count // 2
+    first, final = depth - 1, len(last) - 1 - depth
     moments = _Moments(program, ends, work)
     numbers = range(len(parts))
     return DryRun(
-        period=(last[-1] - last[half - 1]) / (count - half) if half else last[-1],
+        period=(last[final] - last[first]) / (final - first) if final > first else last[-1] / len(last),
         length=max(last),
         busy=tuple(sum(time for node, time in work.items() if node[0] == p) for p in numbers),
         live=tuple(_most(moments.live(p)) for p in numbers),
