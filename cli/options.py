@@ -46,7 +46,10 @@ Partitioner = Annotated[
 PlanImbalance = Annotated[float | None, typer.Option("--imbalance", help="As for partition.", show_default="0.1")]
 PlanGrain = Annotated[str | None, typer.Option("--grain", help="As for partition.", show_default="auto")]
 PlanPartitioner = Annotated[str | None, typer.Option("--partitioner", help="As for partition.", show_default="auto")]
-PlanCosts = Annotated[str | None, typer.Option("--costs", help="As for partition.", show_default="flops")]
+PlanCosts = Annotated[
+    str | None,
+    typer.Option("--costs", help="What vertices weigh: measured seconds, or counted flops.", show_default="flops"),
+]
 PlanBatchNorm = Annotated[str | None, typer.Option("--batch-norm", help="As for partition.", show_default="exact")]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
 TimeLimit = Annotated[

@@ -29,7 +29,7 @@ def partition(
     imbalance: Annotated[float, typer.Option(help="Heaviest part / average part - 1 may be at most this.")] = 0.1,
     grain: options.Grain = "auto",
     partitioner: options.Partitioner = "auto",
-    costs: options.Costs = "flops",
+    costs: options.PlanCosts = None,
     batch: options.Batch = 32,
     blocks: options.Blocks = "64",
     row_blocks: options.RowBlocks = 8,
@@ -38,7 +38,7 @@ def partition(
     seed: options.Seed = 0,
     time_limit: options.TimeLimit = 20.0,
     input: options.Input = None,
-    profile: Annotated[Path | None, typer.Option(help="Use this profile file instead of measuring.")] = None,
+    profile: Annotated[Path | None, typer.Option(help="Use the costs of this profile file.")] = None,
     from_partition: Annotated[
         Path | None, typer.Option(help="Use this partition vector (one part per line) instead of a partitioner.")
     ] = None,
@@ -50,13 +50,14 @@ def partition(
     from hyperplace.values.plan import Settings
 
     loaded = load(model, input)
+    given = _read_profile(profile) if profile else None
     settings = Settings(
         model=loaded.name,
         k=4 if k is None else k,
         imbalance=imbalance,
         grain=grain,
         partitioner="file" if from_partition else partitioner,
-        costs=costs,
+        costs=_costs_of(given, costs),
         batch=batch,
         blocks=options.number_of_blocks(blocks),
         fc=fc,
@@ -69,7 +70,6 @@ def partition(
     check_folder(folder)
     if from_partition and not out and folder.resolve() == from_partition.parent.resolve():
         raise UsageError(f"{from_partition} lies in {folder}/, whose files would be replaced; name a folder with --out")
-    given = _read_profile(profile) if profile else None
     with progress(f"measuring {loaded.name}") as shown:
         placement = api.run(
             loaded.module,
@@ -93,6 +93,15 @@ def _read_profile(path: Path) -> "Profile":
     from hyperplace.files.write import read_text
 
     return parse_profile(read_text(path), str(path))
+
+
+def _costs_of(given: "Profile | None", asked: str | None) -> str:
+    """Return the plan's costs: those of the profile, where one is given, and then no others may be asked for."""
+    if given is None:
+        return "flops" if asked is None else asked
+    if asked not in (None, given.costs):
+        raise UsageError(f"--costs {asked}, but the profile is of {given.costs} costs; leave out --costs or --profile")
+    return given.costs
 
 
 def _read_vector(path: Path, hypergraph: "Hypergraph", k: int | None) -> "Partition":

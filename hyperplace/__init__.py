@@ -3,9 +3,10 @@
 >>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
 >>> plan.metrics.volume_bytes
 
-The flow, one function per arrow: capture -> profile -> build -> partition -> place -> generate; `place` on a model
-does all up to the plan, `compile` makes a trainer of model and plan, `save_checkpoint` and `load_checkpoint` keep what
-it has learnt. Importing hyperplace is cheap: torch loads with the first function used.
+The flow, one function per arrow: capture -> profile -> build -> partition -> place -> lower -> schedule, emit. `place`
+on a model does all up to the plan and `generate` all from there to text; `compile` makes a trainer of model and plan,
+`save_checkpoint` and `load_checkpoint` keep what it has learnt. Importing hyperplace is cheap: torch loads with the
+first function used.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,14 +17,18 @@ if TYPE_CHECKING:
         capture,
         compare,
         compile,
+        emit,
         generate,
         load_checkpoint,
         load_plan,
+        load_program,
+        lower,
         partition,
         place,
         profile,
         save_checkpoint,
         save_plan,
+        schedule,
     )
 
 __all__ = [
@@ -31,14 +36,18 @@ __all__ = [
     "capture",
     "compare",
     "compile",
+    "emit",
     "generate",
     "load_checkpoint",
     "load_plan",
+    "load_program",
+    "lower",
     "partition",
     "place",
     "profile",
     "save_checkpoint",
     "save_plan",
+    "schedule",
 ]
 __version__ = "0.1.0"
 

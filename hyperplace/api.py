@@ -12,16 +12,21 @@ from hyperplace.compiling import (
     compile,
     generate,
     load_checkpoint,
+    lower,
     micro_batches_for,
-    program,
+    runnable,
     save_checkpoint,
 )
 from hyperplace.files.plan import parse_plan, plan_text
+from hyperplace.files.program import parse_program
 from hyperplace.files.write import read_text, write_text
 from hyperplace.planning import Placement, capture, graph_for, partition, place, place_graph, profile, run, settled
 from hyperplace.steps.build import build
+from hyperplace.steps.emit import emit
+from hyperplace.steps.schedule import schedule
 from hyperplace.values.comparison import METHOD_NAMES
 from hyperplace.values.plan import Plan
+from hyperplace.values.program import Program
 
 __all__ = [
     "METHOD_NAMES",
@@ -32,20 +37,24 @@ __all__ = [
     "check_plan",
     "compare",
     "compile",
+    "emit",
     "generate",
     "grain_rows",
     "graph_for",
     "load_checkpoint",
     "load_plan",
+    "load_program",
+    "lower",
     "micro_batches_for",
     "partition",
     "place",
     "place_graph",
     "profile",
-    "program",
     "run",
+    "runnable",
     "save_checkpoint",
     "save_plan",
+    "schedule",
     "settled",
 ]
 
@@ -58,3 +67,8 @@ def save_plan(plan: Plan, path: str | Path) -> None:
 def load_plan(path: str | Path) -> Plan:
     """Read a plan file; a broken one gives an error that says where. Nothing in it is executed."""
     return parse_plan(read_text(path), str(path))
+
+
+def load_program(text: str) -> Program:
+    """Return the program that a text is, which `emit` made; nothing in it is executed."""
+    return parse_program(text)

@@ -96,7 +96,7 @@ def compare_row(
         )
     except (BalanceError, PartitionerError) as fault:
         return ComparisonRow.failed(method.name, settings, limit, graph.parameter_bytes, str(fault)), None
-    plan = place_step(graph, *found, settings)
+    plan = place_step(graph, *found, settings, profile=costs)
     return ComparisonRow.of(method.name, plan, limit, clock.seconds["partition"]), found
 
 

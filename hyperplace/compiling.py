@@ -9,24 +9,34 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplace.errors import ModelError, UsageError
 from hyperplace.planning import graph_for
+from hyperplace.steps.emit import emit
+from hyperplace.steps.lower import lower as lower_step
 from hyperplace.values.derived import derived, differences
 from hyperplace.values.graph import Graph
 from hyperplace.values.plan import Plan
+from hyperplace.values.profile import Profile
+from hyperplace.values.program import Program
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from hyperplace.runtime import Program, Trainer
+    from hyperplace.runtime import Runnable, Trainer
     from hyperplace.runtime.weights import AverageFactory, OptimizerFactory, SchedulerFactory
 
 MOST_ELEMENTS = 2**31  # of the sample that a plan's model is captured with
 
 
+def lower(model: "nn.Module", plan: Plan, profile: Profile | None = None, *, sample: Any = None) -> Program:
+    """Return what every part does to run a plan of the model, as a value; `sample` as for compile.
+
+    Segments cost what the profile says, or else what the plan has of the profile it was made with.
+    """
+    return lower_step(planned_graph(model, plan, sample), plan, profile)
+
+
 def generate(model: "nn.Module", plan: Plan, *, sample: Any = None) -> str:
     """Return the program that runs a plan of the model, as Python text; `sample` as for compile."""
-    from hyperplace.steps.generate import generate as step
-
-    return step(planned_graph(model, plan, sample), plan)
+    return emit(lower(model, plan, sample=sample))
 
 
 def check_plan(plan: Plan, model: "nn.Module | None" = None) -> tuple[Plan, list[str]]:
@@ -37,7 +47,7 @@ def check_plan(plan: Plan, model: "nn.Module | None" = None) -> tuple[Plan, list
     faults: list[str] = []
     right = plan
     if model is not None:
-        from hyperplace.steps.generate.check import model_faults, with_facts_of
+        from hyperplace.steps.lower.check import model_faults, with_facts_of
 
         graph = planned_graph(model, plan)
         right = with_facts_of(graph, plan)
@@ -46,12 +56,12 @@ def check_plan(plan: Plan, model: "nn.Module | None" = None) -> tuple[Plan, list
     return derived(right), faults
 
 
-def program(graph: Graph, plan: Plan) -> "Program":
+def runnable(graph: Graph, plan: Plan) -> "Runnable":
     """Return the plan of a captured model as a program that a Trainer runs."""
-    from hyperplace.runtime import load_program
-    from hyperplace.steps.generate import generate as step
+    from hyperplace.runtime import runnable as with_code
 
-    return load_program(step(graph, plan))
+    lowered = lower_step(graph, plan)
+    return with_code(lowered, emit(lowered))
 
 
 def compile(
@@ -110,11 +120,11 @@ def compile(
     training = Training(optimizer, scheduler, average, clip_norm, clip_part_norm, stash, named_parameters)
     if settings.micro_batches > 1:
         _check_micro_batches(graph)
-    runnable = program(graph, plan)
+    made = runnable(graph, plan)
     with alone():
-        names = StateNames.of(model, runnable)
+        names = StateNames.of(model, made.program)
     evaluate = None if graph.evaluates else partial(evaluated, model, is_keyword=bool(graph.takes[1]))
-    return Trainer(runnable, state, training=training, loss=loss, settings=settings, names=names, evaluate=evaluate)
+    return Trainer(made, state, training=training, loss=loss, settings=settings, names=names, evaluate=evaluate)
 
 
 def _check_micro_batches(graph: Graph) -> None:

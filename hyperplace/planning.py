@@ -233,7 +233,8 @@ def _searched(
 def _placed(graph: Graph, costs: Profile, found: Found, settings: Settings, clock: "Clock") -> Placement:
     from hyperplace.steps.place import place as place_step
 
-    plan = clock.timed("place", lambda: place_step(graph, *found, settings))
+    settings = replace(settings, costs=costs.costs)  # a profile that was given need not be of the costs asked for
+    plan = clock.timed("place", lambda: place_step(graph, *found, settings, profile=costs))
     return Placement(graph, costs, *found, plan, clock.seconds)
 
 

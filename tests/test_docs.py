@@ -127,13 +127,18 @@ def test_the_outputs_of_the_command_line_are_true(tmp_path, monkeypatch, capsys)
             main()
         assert not left.value.code, command
         printed = "".join(capsys.readouterr())
-        pattern = r"(?:.*\n)*?".join(
-            re.escape(_stripped(piece)) for piece in re.split(r"^\.\.\.\n", output, flags=re.M)
-        )
-        assert re.fullmatch(pattern, _stripped(printed)), f"{command}\n{printed}"
+        assert re.fullmatch(pattern(output), stripped(printed)), f"{command}\n{printed}"
+    (program,) = re.findall(r"^```python\n(class .*?)^```", PAGES["docs/command-line.md"], re.DOTALL | re.MULTILINE)
+    assert re.search(pattern(program), stripped(Path("lenet5_k2.py").read_text()))
 
 
-def _stripped(text):
+def pattern(shown):
+    """Return the text as a regular expression in which a line of dots is any lines."""
+    pieces = re.split(r"^ *\.\.\.\n", shown, flags=re.MULTILINE)
+    return r"(?:.*\n)*?".join(re.escape(stripped(piece)) for piece in pieces)
+
+
+def stripped(text):
     """Return the text without empty lines and spaces at the ends of lines."""
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines() if line.strip())
 

@@ -178,6 +178,18 @@ def test_a_profile_of_another_model_is_refused():
             planning.checked_profile(found, graph, batch, "it")
 
 
+@pytest.mark.parametrize(("costs", "asked"), [("flops", "measured"), ("measured", "flops")])
+def test_a_plan_has_the_costs_of_the_profile_it_was_made_with(monkeypatch, tmp_path, costs, asked):
+    """A plan by counted FLOPs called itself measured, and one by seconds said flops."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    graph = planning.capture(nn.Conv2d(3, 4, 3), torch.empty(2, 3, 8, 8))
+    settings = Settings(
+        model="net", k=2, imbalance=9.0, grain="coarse", partitioner="incremental", costs=asked, batch=2
+    )
+    found = planning.place_graph(graph, planning.profile(graph, costs=costs, batch=2), settings)
+    assert found.settings == replace(settings, costs=costs)
+
+
 def test_a_profile_of_another_batch_in_the_cache_is_not_used(monkeypatch, tmp_path):
     """A file in the cache was believed, whatever was in it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

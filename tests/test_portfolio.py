@@ -231,7 +231,7 @@ def test_kernels_heavier_than_their_filters_leave_the_other_grains(monkeypatch):
     monkeypatch.setattr(hybrid_local, "search_modes", few)
     monkeypatch.setattr(fine, "FINE_BLOCKS", ())
     graph, profile = tiny()
-    uneven = [replace(cost, kernel_work=cost.kernel_work * 10**n) for n, cost in enumerate(profile.layers)]
+    uneven = [replace(cost, kernel=cost.kernel * 10**n) for n, cost in enumerate(profile.layers)]
     heavy = replace(profile, layers=tuple(uneven))
     grains = portfolio.search_grains(graph, heavy, settings(2, imbalance=0.1), time_limit_s=2.0)
     assert "no fine placement" in grains["fine"]

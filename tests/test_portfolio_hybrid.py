@@ -76,7 +76,7 @@ def test_shares_lie_as_they_are_counted(name, seed):
     if name in ("lenet5", "vgg11_bn"):
         assert found.volume_bytes == pytest.approx(counted, abs=1)
     assert found.volume_bytes >= counted - 1
-    plan = place(graph, found.hypergraph, found.partition, settings_of(name, 3))
+    plan = place(graph, found.hypergraph, found.partition, settings_of(name, 3), profile=profile)
     assert plan.metrics.training_volume_bytes == found.volume_bytes
 
 
@@ -85,13 +85,13 @@ def test_shares_lie_as_they_are_counted(name, seed):
 def test_never_worse_than_what_there_is_at_the_same_balance(name, k):
     graph, profile, settings = graph_of(name), count_flops(graph_of(name), BATCH), settings_of(name, k)
     hypergraph, found = search(graph, profile, settings, time_limit_s=2)
-    plan = place(graph, hypergraph, found, settings)
+    plan = place(graph, hypergraph, found, settings, profile=profile)
     assert plan.metrics.feasible
     assert found.bound_bytes is None or found.bound_bytes <= plan.metrics.training_volume_bytes
     coarse = ("layerwise", "incremental", "horizontal", "kahypar", "local", "auto")
     for grain, partitioner in (("hybrid", "dataparallel"), *(("coarse", other) for other in coarse)):
         given = replace(settings, grain=grain, partitioner=partitioner)
-        metrics = place(graph, *search(graph, profile, given, time_limit_s=1), given).metrics
+        metrics = place(graph, *search(graph, profile, given, time_limit_s=1), given, profile=profile).metrics
         if metrics.feasible:
             assert plan.metrics.training_volume_bytes <= metrics.training_volume_bytes, partitioner
 
@@ -114,7 +114,7 @@ def test_it_takes_a_coarse_placement_and_never_falls_behind_it():
     given = replace(settings, grain="coarse", partitioner="kahypar")
     coarse = search(graph, profile, given)
     hypergraph, found = search(graph, profile, settings, coarse=coarse)
-    theirs = place(graph, *coarse, given).metrics.training_volume_bytes
+    theirs = place(graph, *coarse, given, profile=profile).metrics.training_volume_bytes
     assert volume_bytes(hypergraph, found) <= theirs
 
 
@@ -123,7 +123,7 @@ def test_a_layer_cut_both_ways_may_move_less_than_the_bound_which_says_so():
     graph = capture(nn.Conv2d(8, 8, 1, bias=False), torch.zeros(BATCH, 8, 1, 2))
     profile, settings = count_flops(graph, BATCH), settings_of("conv", 4, "exact", 0.0)
     found = search(graph, profile, settings)
-    plan = place(graph, *found, settings)
+    plan = place(graph, *found, settings, profile=profile)
     assert plan.metrics.training_volume_bytes == plan.metrics.bound_bytes == 3 * 512
     assert plan.metrics.verdict == "optimal among placements that split each layer one way (proven)"
     owner = 2 * (np.arange(8) >= 4)[:, None] + (np.arange(BATCH) >= BATCH // 2)[None, :]
@@ -143,7 +143,7 @@ def test_data_parallelism_is_a_plan():
         count_flops(graph_of("resnet18"), BATCH),
         settings_of("resnet18", 4, "dataparallel"),
     )
-    plan = place(graph, *search(graph, profile, settings), settings)
+    plan = place(graph, *search(graph, profile, settings), settings, profile=profile)
     assert plan.transfers == ()
     assert sum(2 * replica.parameter_bytes for replica in plan.replicas) == plan.metrics.data_parallel_bytes
     assert plan.metrics.max_over_avg == pytest.approx(1)
@@ -159,7 +159,7 @@ def test_general_partitioners_take_it():
     )
     hypergraph, found = search(graph, profile, settings)
     assert np.unique(hypergraph.labels.row_start).tolist() == list(range(BATCH))
-    assert place(graph, hypergraph, found, settings).metrics.feasible
+    assert place(graph, hypergraph, found, settings, profile=profile).metrics.feasible
 
 
 def test_what_cannot_be_balanced_is_said():
@@ -173,4 +173,5 @@ def test_hybrid_hypergraphs_of_one_row_block_cost_the_coarse_training_volume():
     coarse, hybrid = (build(graph, profile, grain=grain, blocks=4, row_blocks=1) for grain in ("coarse", "hybrid"))
     found = Partition(np.random.default_rng(0).integers(0, 3, coarse.num_vertices), 3)
     settings = replace(settings_of("resnet18", 3), grain="coarse")
-    assert volume_bytes(hybrid, found) == place(graph, coarse, found, settings).metrics.training_volume_bytes
+    plan = place(graph, coarse, found, settings, profile=profile)
+    assert volume_bytes(hybrid, found) == plan.metrics.training_volume_bytes

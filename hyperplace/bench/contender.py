@@ -12,8 +12,7 @@ from torch.nn import functional
 
 from hyperplace import api
 from hyperplace.errors import BalanceError, PartitionerError, UsageError
-from hyperplace.runtime import RunSettings, Trainer, Training
-from hyperplace.runtime.table import Program
+from hyperplace.runtime import Runnable, RunSettings, Trainer, Training
 from hyperplace.training.learner import Learner, PlainLearner, intra_op_threads
 from hyperplace.values.bench import ASYNC, PLAIN, SYNC, BenchRow
 from hyperplace.values.graph import Graph
@@ -72,7 +71,7 @@ class Contender:
 
     row: BenchRow  # without figures yet; with a note if it cannot take part
     model: nn.Module
-    program: Program | None = None
+    program: Runnable | None = None
     settings: RunSettings | None = None
 
     @contextmanager
@@ -112,7 +111,7 @@ def contenders(
         except (BalanceError, PartitionerError) as fault:
             found += [Contender(replace(row, note=str(fault)), model) for row in rows]
         else:
-            program = api.program(graph, plan)
+            program = api.runnable(graph, plan)
             pieces = api.micro_batches_for(graph, plan)
             found += [_planned(model, row, plan, program, settings, pieces) for row in rows]
     return found
@@ -124,7 +123,7 @@ def _plain(model: nn.Module, threads: int) -> Contender:
 
 
 def _planned(
-    model: nn.Module, row: BenchRow, plan: Plan, program: Program, settings: BenchSettings, micro_batches: int
+    model: nn.Module, row: BenchRow, plan: Plan, program: Runnable, settings: BenchSettings, micro_batches: int
 ) -> Contender:
     in_flight = settings.in_flight if row.num_parts > 1 else 1
     pieces = micro_batches if row.schedule == SYNC else 1

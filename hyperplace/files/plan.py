@@ -9,7 +9,8 @@ from hyperplace.values.derived import differences
 from hyperplace.values.faults import first_of
 from hyperplace.values.plan import Plan
 
-VERSION = 4  # 2: the shapes of the inputs; 3: rows of owners and messages, replicas; 4: what all that follows from
+# 2: the shapes of inputs; 3: rows of owners and messages, replicas; 4: what all that follows from; 5: passes of work
+VERSION = 5
 
 
 def plan_text(plan: Plan) -> str:

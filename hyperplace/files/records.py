@@ -23,23 +23,23 @@ def record_text(value: Any, kind: str, version: int) -> str:
     return json.dumps(head | asdict(value), indent=1, allow_nan=False) + "\n"
 
 
-def parse_record(text: str, name: str, cls: type[T], kind: str, version: int) -> T:
-    """Return the dataclass a text holds; `name` is the file's, for messages."""
+def parse_record(text: str, name: str, cls: type[T], kind: str, version: int, *, remedy: str = "make it again") -> T:
+    """Return the dataclass a text holds; `name` is the file's, for messages, which end with the `remedy`."""
     try:
         data = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as fault:
-        raise FileError(f"{name}: not a {kind} file, or cut short: {fault}; make it again") from None
+        raise FileError(f"{name}: not a {kind} file, or cut short: {fault}; {remedy}") from None
     if not isinstance(data, dict) or data.pop("hyperplace", None) != kind:
         raise FileError(f'{name}: not a {kind} file: it does not begin with "hyperplace": "{kind}"')
     found = data.pop("version", None)
     if found != version:
-        raise FileError(f"{name}: {kind} version {found!r} cannot be read, only {version}; make it again")
+        raise FileError(f"{name}: {kind} version {found!r} cannot be read, only {version}; {remedy}")
     try:
         return _record(cls, data, kind)
     except FileError as fault:
         raise FileError(f"{name}: {fault}") from None
     except HyperplaceError as fault:
-        raise FileError(f"{name}: {fault}; make it again") from None
+        raise FileError(f"{name}: {fault}; {remedy}") from None
 
 
 def _refuse_constant(text: str) -> float:

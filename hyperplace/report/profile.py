@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from hyperplace.report.document import Column, Document, Section, Table, Text, Value
 from hyperplace.values.graph import Graph
-from hyperplace.values.profile import Profile, Timing
+from hyperplace.values.profile import LayerCost, Profile, Timing, Work
 from hyperplace.values.sizes import MIB
 
 
@@ -18,38 +18,48 @@ def profile_document(graph: Graph, profile: Profile) -> Document:
 def profile_table(graph: Graph, profile: Profile) -> Table:
     """Return a row per layer: its work for the batch, its parameters, and what was run to measure it.
 
-    `half filters` and `half channels` are the time of half the layer as a share of all of it; milliseconds are for
-    the rows that were run, not scaled to the batch.
+    `forward`, `backward` and `update` are without the trailing operations, and add up with them to `work`. `half
+    filters` and `half channels` are the time of half the layer as a share of all of it.
     """
     layers = [layer for layer in graph.layers if layer.rule != "input"]
     costs = [profile[layer.name] for layer in layers]
     scale, unit = (1e9, "GFLOP") if profile.unit == "flops" else (1e3, "ms")
-    work = [cost.filter_work * layer.num_filters / scale for cost, layer in zip(costs, layers, strict=True)]
-    columns = (
+    columns = [
         Column.words("layer", [layer.name for layer in layers]),
         Column.numbers("filters", [layer.num_filters for layer in layers]),
-        Column.numbers("work", work, unit),
+        *(
+            Column.numbers(name, [w * layer.num_filters / scale for w, layer in zip(works, layers, strict=True)], unit)
+            for name, works in _works(costs).items()
+        ),
         Column.numbers("parameters", [layer.parameter_bytes / MIB for layer in layers], "MiB", spare=1),
-    )
-    if profile.costs == "flops":
-        return Table(columns)
-    return Table((*columns, *_timing_columns([cost.timing for cost in costs])))
+    ]
+    measured = [] if profile.costs == "flops" else _timing_columns([cost.timing for cost in costs])
+    return Table((*columns, *measured))
 
 
-def _timing_columns(timings: list[Timing | None]) -> tuple[Column, ...]:
+def _works(costs: list[LayerCost]) -> dict[str, list[float]]:
+    """Return the work of a filter of every layer, in all and by its passes."""
+    anchors = [cost.filter - cost.tail for cost in costs]
+    return {
+        "work": [cost.filter_work for cost in costs],
+        "forward": [anchor.forward for anchor in anchors],
+        "backward": [anchor.backward for anchor in anchors],
+        "update": [anchor.update for anchor in anchors],
+        "trailing": [cost.tail_work for cost in costs],
+    }
+
+
+def _timing_columns(timings: list[Timing | None]) -> list[Column]:
     def each(value: Callable[[Timing], Value]) -> list[Value]:
         return [value(timing) if timing else None for timing in timings]
 
-    def of_anchor(half_s: float, timing: Timing) -> float | None:
-        return 100 * half_s / (timing.forward_s + timing.backward_s) if half_s else None
-
-    return (
+    return [
         Column.numbers("rows", each(lambda timing: timing.rows), spare=2),
-        Column.numbers("forward", each(lambda timing: timing.forward_s * 1e3), "ms"),
-        Column.numbers("backward", each(lambda timing: timing.backward_s * 1e3), "ms"),
-        Column.numbers("tail", each(lambda timing: timing.tail_s * 1e3), "ms"),
-        Column.numbers("update", each(lambda timing: timing.update_s * 1e3), "ms"),
-        Column.numbers("half filters", each(lambda timing: of_anchor(timing.half_filters_s, timing)), "%", spare=4),
-        Column.numbers("half channels", each(lambda timing: of_anchor(timing.half_channels_s, timing)), "%", spare=4),
+        Column.numbers("half filters", each(lambda t: _half(t.half_filters_s, t.anchor_s)), "%", spare=4),
+        Column.numbers("half channels", each(lambda t: _half(t.half_channels_s, t.anchor_s)), "%", spare=4),
         Column.numbers("spread", each(lambda timing: 100 * timing.spread), "%", spare=3),
-    )
+    ]
+
+
+def _half(half: Work, whole: Work) -> float | None:
+    return 100 * half.total / whole.total if half.total else None

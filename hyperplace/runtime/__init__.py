@@ -3,31 +3,31 @@
 from hyperplace.runtime.checkpoint import load_checkpoint, save_checkpoint
 from hyperplace.runtime.devices import device_faults
 from hyperplace.runtime.dropout import alpha_dropout, dropout, feature_alpha_dropout, feature_dropout
-from hyperplace.runtime.load import load_program
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.main import main
 from hyperplace.runtime.memory import constant, store
 from hyperplace.runtime.norms import joint, normalise, statistics, track
 from hyperplace.runtime.part import Part
 from hyperplace.runtime.run_settings import RunSettings
-from hyperplace.runtime.schedule import Action, Schedule, schedule
-from hyperplace.runtime.table import Copy, Feed, Keep, Output, Piece, Program, Receive, Segment, Send, Slot
+from hyperplace.runtime.runnable import Runnable, program, runnable
 from hyperplace.runtime.trainer import Trainer
 from hyperplace.runtime.weights import Training
+from hyperplace.values.call import Rows
+from hyperplace.values.program import Copy, Feed, Keep, Message, Output, Piece, Receive, Segment, Send, Slot
 
 __all__ = [
-    "Action",
     "Copy",
     "Feed",
     "Keep",
     "Loss",
+    "Message",
     "Output",
     "Part",
     "Piece",
-    "Program",
     "Receive",
+    "Rows",
     "RunSettings",
-    "Schedule",
+    "Runnable",
     "Segment",
     "Send",
     "Slot",
@@ -41,11 +41,11 @@ __all__ = [
     "feature_dropout",
     "joint",
     "load_checkpoint",
-    "load_program",
     "main",
     "normalise",
+    "program",
+    "runnable",
     "save_checkpoint",
-    "schedule",
     "statistics",
     "store",
     "track",

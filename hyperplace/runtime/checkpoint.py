@@ -15,11 +15,10 @@ from torch import Tensor
 
 from hyperplace.errors import FileError
 from hyperplace.files.write import open_whole
+from hyperplace.runtime.pieces import put_back
 from hyperplace.runtime.saved import Saved, as_saved, check_saved
-from hyperplace.runtime.table import Piece
 from hyperplace.runtime.trainer import Trainer
 from hyperplace.runtime.trial import settings_of
-from hyperplace.runtime.weights import Weights
 
 KIND, VERSION = "checkpoint", 1
 
@@ -61,7 +60,7 @@ def checkpoint(trainer: Trainer) -> dict[str, Any]:
 
 
 def _content(trainer: Trainer) -> dict[str, Any]:
-    first = next((w.weights for w in trainer.workers if w.weights.optimizer), None)
+    first = next((r.weights for r in trainer.ranks if r.weights.optimizer), None)
     return {
         "model": trainer.settled_state(),
         "optimizer": _optimizer_state(trainer),
@@ -76,15 +75,15 @@ def _content(trainer: Trainer) -> dict[str, Any]:
 def _optimizer_state(trainer: Trainer) -> dict[str, dict[str, Any]]:
     """Return for every parameter of the model what the optimizer remembers of it."""
     state: dict[str, dict[str, Any]] = {}
-    for worker in trainer.workers:
-        for attribute, piece in worker.weights.owned.items():
-            parameter = worker.weights.parameters[attribute]
-            assert worker.weights.optimizer is not None
-            for key, value in worker.weights.optimizer.state.get(parameter, {}).items():
+    for rank in trainer.ranks:
+        for attribute, piece in rank.weights.owned.items():
+            parameter = rank.weights.parameters[attribute]
+            assert rank.weights.optimizer is not None
+            for key, value in rank.weights.optimizer.state.get(parameter, {}).items():
                 whole = state.setdefault(piece.name, {})
                 if isinstance(value, Tensor) and value.shape == parameter.shape:
                     whole.setdefault(key, torch.zeros(piece.shape, dtype=value.dtype))
-                    piece.paste_into(whole[key], value)
+                    put_back(piece, whole[key], value)
                 else:
                     whole[key] = value
     return state
@@ -94,32 +93,6 @@ def restore(trainer: Trainer, path: str | Path, content: Mapping[str, Any]) -> S
     """Put what was read from a file into a trainer of the same model: all of it, or, where something is wrong, none."""
     saved = as_saved(path, content)
     trainer.check_state(saved.model)
-    check_saved(path, saved, [worker.weights for worker in trainer.workers])
-    trainer.load(saved.model, saved.num_batches, partial(_restore, saved))
+    check_saved(path, saved, [rank.weights for rank in trainer.ranks])
+    trainer.load(saved)
     return saved
-
-
-def _restore(saved: Saved, weights: Weights) -> None:
-    """Give a part's optimizer, scheduler and average what they had; the part has its weights already."""
-    if weights.optimizer is None:
-        return
-    for group, known in zip(weights.optimizer.param_groups, saved.groups, strict=True):
-        group.update(known)
-    for attribute, piece in weights.owned.items():
-        state = saved.optimizer.get(piece.name, {})
-        parameter = weights.parameters[attribute]
-        weights.optimizer.state[parameter] = {key: _own(value, piece, parameter) for key, value in state.items()}
-    if weights.scheduler and saved.scheduler:
-        weights.scheduler.load_state_dict(dict(saved.scheduler))
-    if weights.average and saved.average:
-        with torch.no_grad():
-            for tensor, piece in zip(weights.average.module, weights.owned.values(), strict=True):
-                tensor.copy_(piece.of(saved.average[piece.name]))
-            weights.average.n_averaged.fill_(saved.num_averaged)
-
-
-def _own(value: Any, piece: Piece, parameter: Tensor) -> Any:
-    """Return a part's piece of what an optimizer remembers; never the same tensor twice, for it is written to."""
-    if isinstance(value, Tensor) and tuple(value.shape) == piece.shape:
-        return piece.of(value).to(parameter.device)
-    return value.clone() if isinstance(value, Tensor) else value

@@ -5,12 +5,13 @@ number. Between telling and scaling the gradients of a mini-batch are kept here:
 others have told theirs.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import torch
 from torch import Tensor
 
-from hyperplace.runtime.post import NORMS, Key, Post
+from hyperplace.runtime.endpoint import Endpoint
+from hyperplace.runtime.transport import NORMS
 from hyperplace.runtime.weights import Weights
 
 EPSILON = 1e-6  # what clip_grad_norm_ adds to the norm
@@ -19,9 +20,8 @@ EPSILON = 1e-6  # what clip_grad_norm_ adds to the norm
 class SharedNorm:
     """One part's side of the norm of all; `parts` are those with weights, this one among them."""
 
-    def __init__(self, number: int, parts: Collection[int], weights: Weights, post: Post, *, most: float) -> None:
-        self._number, self._parts, self._weights, self._post, self._most = number, sorted(parts), weights, post, most
-        self.take: Callable[[Key], Tensor] = post.take  # how to wait; the worker has a way that is timed
+    def __init__(self, endpoint: Endpoint, parts: Collection[int], weights: Weights, *, most: float) -> None:
+        self._endpoint, self._parts, self._weights, self._most = endpoint, sorted(parts), weights, most
         self._told: dict[int, tuple[Tensor, dict[str, Tensor]]] = {}  # by mini-batch: the norm, the gradients
 
     def tell(self, batch: int) -> None:
@@ -30,19 +30,23 @@ class SharedNorm:
         norm = torch.nn.utils.get_total_norm(gradients.values())
         self._told[batch] = (norm, gradients)
         for part in self._parts:
-            if part != self._number:
-                self._post.put(Key(batch, NORMS, "norm", self._number, part), norm, planned=False)
+            if part != self._endpoint.part:
+                self._endpoint.send(batch, NORMS, "norm", part, norm, planned=False)
 
     def clip(self, batch: int) -> None:
         """Wait for the norms of all others, and give the gradients back, scaled."""
         own, gradients = self._told.pop(batch)
         # In the order of parts everywhere: then all scale by the same number to the last bit.
-        norms = [
-            own if part == self._number else self.take(Key(batch, NORMS, "norm", part, self._number))
-            for part in self._parts
-        ]
-        total = torch.linalg.vector_norm(torch.stack([norm.to(own.device) for norm in norms]))
+        norms = [self._norm(batch, part, own).to(own.device) for part in self._parts]
+        total = torch.linalg.vector_norm(torch.stack(norms))
         scale = torch.clamp(self._most / (total + EPSILON), max=1.0)  # NaN stays NaN, as in torch
         for gradient in gradients.values():
             gradient.mul_(scale.to(gradient.device))
         self._weights.put_gradients(gradients)
+
+    def _norm(self, batch: int, part: int, own: Tensor) -> Tensor:
+        if part == self._endpoint.part:
+            return own
+        told = self._endpoint.receive(batch, NORMS, "norm", part)
+        assert told is not None
+        return told

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hyperplace.runtime.bell import Bell
-from hyperplace.runtime.post import Stopped
+from hyperplace.runtime.transport import Stopped
 
 
 class Gate:

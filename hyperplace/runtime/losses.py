@@ -1,6 +1,5 @@
 """The loss of a mini-batch that may still be under way, which is a number for whoever uses it as one."""
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -24,16 +23,6 @@ class Loss:
         """Take the loss of a micro-batch, weighed by its rows; called by one worker only."""
         self._value = piece if self._value is None else self._value + piece
         self._num_missing -= 1
-
-    def adder(self) -> Callable[[Tensor], None]:
-        """Return `add` for a worker, which must not keep the loss, and with it the trainer, from being forgotten."""
-        known = weakref.ref(self)
-
-        def add(piece: Tensor) -> None:
-            if (loss := known()) is not None:
-                loss.add(piece)
-
-        return add
 
     @property
     def is_ready(self) -> bool:

@@ -10,20 +10,22 @@ from torch.nn import functional as F
 from hyperplace.errors import FileError, HyperplaceError
 from hyperplace.files.write import open_whole
 from hyperplace.runtime.run_settings import SCHEDULES, RunSettings
-from hyperplace.runtime.table import Program
+from hyperplace.runtime.runnable import Runnable
 from hyperplace.runtime.trainer import Trainer
 from hyperplace.runtime.weights import Training
+from hyperplace.values.program import Program
 
 
-def main(program: Program) -> None:
+def main(runnable: Runnable) -> None:
     """Train on random rows with plain SGD and print loss, speed and bytes; options are those of --help."""
+    program = runnable.program
     options = _options(program)
     training = Training(lambda parameters: torch.optim.SGD(parameters, lr=options.lr))
     try:
         torch.manual_seed(options.seed)
         settings = RunSettings(options.schedule, options.in_flight, seed=options.seed)
         state = _read_state(options.weights) if options.weights else _random_state(program)
-        with Trainer(program, state, training=training, loss=_loss, settings=settings) as trainer:
+        with Trainer(runnable, state, training=training, loss=_loss, settings=settings) as trainer:
             _train(trainer, options)
             if options.save:
                 with open_whole(options.save) as file:

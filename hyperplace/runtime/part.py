@@ -1,22 +1,22 @@
 """The base of the generated classes: one part of a model on one device."""
 
-from functools import cached_property
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from hyperplace.runtime.table import Piece, Segment
+from hyperplace.values.program import PartProgram, Piece, Segment, rows_at
 
 
 class Part:
     """Tables of what a part has and does; generated classes fill them and add a method per segment.
 
     While a segment runs, every name in `weights` and `buffers` is an attribute with the part's slice, as the
-    mini-batch at hand sees it. Rows of the batch are numbered as planned; a mini-batch of another size is cut at the
-    same shares.
+    mini-batch at hand sees it, and `step` says which layer is being computed. Rows of the batch are numbered as
+    planned; a mini-batch of another size is cut at the same shares.
     """
 
+    holds: ClassVar[dict[str, str]] = {}
     weights: ClassVar[dict[str, Piece]] = {}
     buffers: ClassVar[dict[str, Piece]] = {}
     segments: ClassVar[tuple[Segment, ...]] = ()
@@ -27,16 +27,12 @@ class Part:
         self.num_rows = batch  # rows of the mini-batch at hand
         self.training = True
         self.generator = torch.Generator(device=self.device)  # for dropout
+        self.step: tuple[str, str] = ("", "")  # the layer at hand, and which of its filters and rows
 
-    def weights_of(self, segment: int) -> tuple[str, ...]:
-        """Return the weights a segment's method uses; those that no method names may be used by any."""
-        return self._used_weights[segment]
-
-    @cached_property
-    def _used_weights(self) -> list[tuple[str, ...]]:
-        names = [set(getattr(type(self), one.name).__code__.co_names) for one in self.segments]
-        unnamed = set(self.weights) - set().union(*names)
-        return [tuple(name for name in self.weights if name in used | unnamed) for used in names]
+    @classmethod
+    def table(cls) -> PartProgram:
+        """Return the tables as a value."""
+        return PartProgram(cls.weights, cls.buffers, cls.segments, cls.holds)
 
     def rows(self, start: int, stop: int, of: int = 0) -> slice:
         """Return where planned rows of the mini-batch at hand are in a tensor that begins with row `of`."""
@@ -44,7 +40,7 @@ class Part:
 
     def count(self, start: int, stop: int) -> int:
         """Return how many rows of the mini-batch at hand stand for planned rows."""
-        return stop * self.num_rows // self.batch - start * self.num_rows // self.batch
+        return rows_at((start, stop), self.num_rows, self.batch)
 
     def see(self, tensors: dict[str, Tensor]) -> None:
         """Make the tensors attributes."""

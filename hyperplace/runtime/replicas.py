@@ -7,16 +7,17 @@ t - delay or before; newer weights wait until a mini-batch wants them.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from hyperplace.runtime.loans import Loan
-from hyperplace.runtime.part import Part
-from hyperplace.runtime.post import GRADIENTS, WEIGHTS, Key, Post
-from hyperplace.runtime.table import add, cut
+from hyperplace.runtime.endpoint import Endpoint
+from hyperplace.runtime.pieces import add, cut, slice_of
+from hyperplace.runtime.transport import GRADIENTS, WEIGHTS
 from hyperplace.runtime.weights import Version, Weights
+from hyperplace.values.loans import Loan
+from hyperplace.values.program import PartProgram
 
 
 class Replicas:
@@ -24,22 +25,21 @@ class Replicas:
 
     def __init__(
         self,
-        number: int,
-        part: Part,
+        table: PartProgram,
+        endpoint: Endpoint,
         weights: Weights,
-        post: Post,
         *,
         loans: Sequence[Loan],
-        delays: Mapping[Loan, int],
+        delays: Mapping[tuple[int, str], int],
     ) -> None:
-        self._number, self._part, self._weights, self._post = number, part, weights, post
-        self.take: Callable[[Key], Tensor] = post.take  # how to wait; the worker has a way that is timed
-        self._lent = [loan for loan in loans if loan.owner == number]
-        self._borrowed = {loan.copy: loan for loan in loans if loan.borrower == number}
+        self._table, self._endpoint, self._weights = table, endpoint, weights
+        self._lent = [loan for loan in loans if loan.owner == endpoint.part]
+        self._borrowed = {loan.copy: loan for loan in loans if loan.borrower == endpoint.part}
         # A part without segments sees nothing of what it owns, so it keeps no snapshots.
-        self._kept: dict[str, deque[Tensor]] = {loan.lent: deque() for loan in self._lent if part.segments}
-        self._delay_of = {loan.lent: delays[loan] for loan in self._lent if loan in delays and part.segments}
-        self._delay_of |= {name: delays[loan] for name, loan in self._borrowed.items() if loan in delays}
+        self._kept: dict[str, deque[Tensor]] = {loan.lent: deque() for loan in self._lent if table.segments}
+        seen = {name: (endpoint.part, name) for name in self._kept}
+        seen |= {name: (loan.owner, loan.lent) for name, loan in self._borrowed.items()}
+        self._delay_of = {name: delays[weight] for name, weight in seen.items() if weight in delays}
         self._version_of: dict[str, int] = {}
         self._tensor_of: dict[str, Tensor] = {}
         self._gradients: dict[str, Tensor] = {}
@@ -48,13 +48,13 @@ class Replicas:
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take the values of a state dict, which the part's own weights already have; nothing may be in flight."""
-        self._post.drop(self._number, WEIGHTS)  # older values on their way would come back later
+        self._endpoint.transport.drop(self._endpoint.part, WEIGHTS)  # older values on their way would come back later
         for name, kept in self._kept.items():
             kept.clear()
             self._tensor_of[name] = self._weights.parameters[name].detach().clone()
         for name in self._borrowed:
-            piece = self._part.weights[name]
-            self._tensor_of[name] = piece.of(state[piece.name]).to(self._part.device)
+            piece = self._table.weights[name]
+            self._tensor_of[name] = slice_of(piece, state[piece.name]).to(self._weights.device)
         self._version_of = dict.fromkeys(self._tensor_of, self._weights.number)
 
     def enter(self, tick: int) -> dict[str, int]:
@@ -84,7 +84,9 @@ class Replicas:
             return self._kept[name].popleft()
         loan = self._borrowed[name]
         # Contiguous, as a loaded copy is: then a resumed run computes the same bits.
-        return self.take(Key(self._version_of[name], WEIGHTS, name, loan.owner, loan.borrower)).contiguous()
+        found = self._endpoint.receive(self._version_of[name], WEIGHTS, name, loan.owner)
+        assert found is not None
+        return found.contiguous()
 
     def renew(self) -> None:
         """Go on to the newest versions; nothing may be in flight."""
@@ -102,13 +104,13 @@ class Replicas:
     def give(self, batch: int) -> None:
         """Send the gradients of all borrowed weights to their owners, also where there are none."""
         for name, loan in self._borrowed.items():
-            key = Key(batch, GRADIENTS, name, loan.borrower, loan.owner)
-            self._post.put(key, self._gradients.pop(name, None), like=self._tensor_of[name])
+            gradient = self._gradients.pop(name, None)
+            self._endpoint.send(batch, GRADIENTS, name, loan.owner, gradient, like=self._tensor_of[name])
 
     def collect(self, batch: int) -> None:
         """Wait for the gradients of all borrowers, and add them to the part's own, always in the same order."""
         for loan in self._lent:
-            gradient = self.take(Key(batch, GRADIENTS, loan.copy, loan.borrower, loan.owner))
+            gradient = self._endpoint.receive(batch, GRADIENTS, loan.copy, loan.borrower)
             parameter = self._weights.parameters[loan.lent]
             if gradient is None:
                 continue
@@ -122,5 +124,5 @@ class Replicas:
         for name, kept in self._kept.items():
             kept.append(snapshots[name])
         for loan in self._lent:
-            key = Key(self._weights.number, WEIGHTS, loan.copy, loan.owner, loan.borrower)
-            self._post.put(key, cut(snapshots[loan.lent], loan.spans))
+            lent = cut(snapshots[loan.lent], loan.spans)
+            self._endpoint.send(self._weights.number, WEIGHTS, loan.copy, loan.borrower, lent)

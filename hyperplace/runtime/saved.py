@@ -1,4 +1,4 @@
-"""What a checkpoint file holds, checked against the trainer that is to take it, before any weight is replaced.
+"""What a checkpoint file holds, checked against the trainer that is to take it, and what each part takes of it.
 
 A file is data from anywhere: every value must be of the kind that the trainer has in its place.
 """
@@ -8,10 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from hyperplace.errors import FileError
+from hyperplace.runtime.pieces import slice_of
 from hyperplace.runtime.weights import Weights
+from hyperplace.values.program import Piece
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,32 @@ def as_saved(path: object, content: Mapping[str, Any]) -> Saved:
 def check_saved(path: object, saved: Saved, parts: Sequence[Weights]) -> None:
     """Refuse what parts with these weights could not take."""
     _refuse(path, [fault for part in parts for fault in _part_faults(saved, part)])
+
+
+def give_back(saved: Saved, weights: Weights) -> None:
+    """Give a part's optimizer, scheduler and average what they had; the part has its weights already."""
+    if weights.optimizer is None:
+        return
+    for group, known in zip(weights.optimizer.param_groups, saved.groups, strict=True):
+        group.update(known)
+    for attribute, piece in weights.owned.items():
+        state = saved.optimizer.get(piece.name, {})
+        parameter = weights.parameters[attribute]
+        weights.optimizer.state[parameter] = {key: _own(value, piece, parameter) for key, value in state.items()}
+    if weights.scheduler and saved.scheduler:
+        weights.scheduler.load_state_dict(dict(saved.scheduler))
+    if weights.average and saved.average:
+        with torch.no_grad():
+            for tensor, piece in zip(weights.average.module, weights.owned.values(), strict=True):
+                tensor.copy_(slice_of(piece, saved.average[piece.name]))
+            weights.average.n_averaged.fill_(saved.num_averaged)
+
+
+def _own(value: Any, piece: Piece, parameter: Tensor) -> Any:
+    """Return a part's piece of what an optimizer remembers; never the same tensor twice, for it is written to."""
+    if isinstance(value, Tensor) and tuple(value.shape) == piece.shape:
+        return slice_of(piece, value).to(parameter.device)
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def _refuse(path: object, faults: Sequence[str]) -> None:

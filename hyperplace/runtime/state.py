@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from hyperplace.errors import ModelError, UsageError
-from hyperplace.runtime.part import Part
-from hyperplace.runtime.table import Copy, Program
+from hyperplace.runtime.pieces import put_back
+from hyperplace.values.program import Copy, PartProgram, Program
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,16 @@ def _refuse_shared_memory(model: nn.Module) -> None:
             )
 
 
-def assembled(base: Mapping[str, Tensor], held: Iterable[tuple[Part, Mapping[str, Tensor]]]) -> dict[str, Tensor]:
+def assembled(
+    base: Mapping[str, Tensor], held: Iterable[tuple[PartProgram, Mapping[str, Tensor]]]
+) -> dict[str, Tensor]:
     """Return the tensors of `base` with the pieces the parts own written into them."""
     # Without torch.no_grad, which pieces, being detached, do not need: an interrupt at its end would leave it on.
     whole = {name: tensor.clone() for name, tensor in base.items()}
     for part, tensors in held:
-        for attribute, piece in (part.weights | part.buffers).items():
+        for attribute, piece in (*part.weights.items(), *part.buffers.items()):
             if not isinstance(piece, Copy):
-                piece.paste_into(whole[piece.name], tensors[attribute])
+                put_back(piece, whole[piece.name], tensors[attribute])
     return whole
 
 

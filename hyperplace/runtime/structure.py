@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from hyperplace.errors import UsageError
-from hyperplace.runtime.table import Program, Slot
+from hyperplace.values.program import Program, Slot
 
 
 def checked(program: Program, given: Sequence[Any]) -> list[Tensor]:

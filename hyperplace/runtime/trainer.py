@@ -4,33 +4,34 @@ import os
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 from torch import Tensor
 
 from hyperplace.errors import TrainingError, UsageError
-from hyperplace.runtime.board import Board
 from hyperplace.runtime.calls import Calls, one_at_a_time
 from hyperplace.runtime.clipping import SharedNorm
+from hyperplace.runtime.commands import Batch, Command, Load, Predict, Tick, Update
 from hyperplace.runtime.crew import Crew
 from hyperplace.runtime.criterion import check_loss
-from hyperplace.runtime.gate import Gate
-from hyperplace.runtime.loans import borrowers, delays, find_loans, updaters
+from hyperplace.runtime.endpoint import Endpoint
+from hyperplace.runtime.journal import Journal, timeline_of
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.optimizers import check_optimizers
-from hyperplace.runtime.orders import Batch, Load, Order, Predict, Tick, Update
-from hyperplace.runtime.post import Post
 from hyperplace.runtime.precision import autocasts
-from hyperplace.runtime.records import timeline_of
+from hyperplace.runtime.progress import Progress
+from hyperplace.runtime.rank import Options, Rank
 from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.run_settings import RunSettings
-from hyperplace.runtime.schedule import Schedule, schedule
+from hyperplace.runtime.runnable import Runnable
+from hyperplace.runtime.saved import Saved
 from hyperplace.runtime.state import StateNames, assembled, check_state
 from hyperplace.runtime.structure import checked, filled, num_pieces
-from hyperplace.runtime.table import Program
+from hyperplace.runtime.transport.threads import Threads
 from hyperplace.runtime.weights import Staleness, Training, Weights
-from hyperplace.runtime.worker import Options, Worker
+from hyperplace.steps.schedule import schedule
+from hyperplace.values.loans import find_loans, updaters
+from hyperplace.values.schedule import Schedule
 from hyperplace.values.timeline import Timeline
 
 PREDICTION = -1  # instead of a batch's number
@@ -49,7 +50,7 @@ class Trainer:
 
     def __init__(
         self,
-        program: Program,
+        runnable: Runnable,
         state: Mapping[str, Tensor],
         *,
         training: Training,
@@ -59,56 +60,66 @@ class Trainer:
         evaluate: Callable[..., Any] | None = None,
     ) -> None:
         check_loss(loss)
-        self.program, self.settings = program, settings or RunSettings()
-        num_parts = len(program.parts)
-        devices = self.settings.devices or ("cpu",) * num_parts
+        self.program, self.settings = runnable.program, settings or RunSettings()
+        self._names, self._evaluate = names or StateNames(), evaluate
+        clips, is_sync = training.clip_norm is not None, self.settings.schedule == "sync"
+        self.schedule: Schedule = schedule(self.program, self.settings.in_flight, is_sync=is_sync, clips=clips)
+        num_parts = len(self.program.parts)
+        self._transport = Threads(num_parts)
+        self._progress = Progress(num_parts, self._transport.abort)
+        self.ranks = self._made_ranks(runnable, self._names.known(state, self.program), training, loss)
+        check_optimizers([rank.weights for rank in self.ranks])
+        self.num_batches = 0  # mini-batches given so far
+        self.calls = Calls()
+        self._num_given = 0  # commands to wait for
+        self._tick = self._num_predictions = 0
+        self._is_closed = self._has_said_end = False
+        self._crew = Crew(self.ranks, self._transport, self._progress)
+        weakref.finalize(self, self._crew.stop)
+
+    def _made_ranks(
+        self, runnable: Runnable, base: Mapping[str, Tensor], training: Training, loss: Callable[..., Tensor]
+    ) -> list[Rank]:
+        """Return a rank for every part, all on one transport."""
+        program, settings, num_parts = self.program, self.settings, len(self.program.parts)
+        devices = settings.devices or ("cpu",) * num_parts
         if len(devices) != num_parts:
             raise UsageError(f"{len(devices)} devices for {num_parts} parts; give one for each")
-        self._names, self._evaluate = names or StateNames(), evaluate
-        base = self._names.known(state, program)
-        parts = [kind(device, program.batch) for kind, device in zip(program.parts, devices, strict=True)]
-        loans = find_loans(parts)
-        is_async = self.settings.schedule == "async"
-        owners = updaters(parts, loans)
-        lenders = borrowers(loans) if training.clip_norm is None else owners
-        self.schedule: Schedule = schedule(
-            [part.segments for part in parts],
-            self.settings.in_flight,
-            lenders if is_async else {},  # sync: all parts update on an order of their own
-            with_norms=training.clip_norm is not None,
-        )
-        delay_of = delays(loans, parts, self.schedule) if is_async else {}
-        self._post, gate = Post(num_parts), Gate(num_parts)
-        self._board = Board(num_parts, partial(_stop, gate, self._post))
+        loans = find_loans(program.parts)
+        owners = updaters(program.parts, loans)
         options = Options(
             loss=lambda outputs, target: loss(filled(program, outputs), target),
-            updates_at_once=is_async,
-            updates_together=not is_async or self.settings.in_flight == 1,
-            seed=self.settings.seed,
-            threads=self.settings.threads or max(1, (os.cpu_count() or 1) // num_parts),
-            check_nan=self.settings.check_nan,
-            record=self.settings.record,
+            updates_at_once=settings.schedule == "async",
+            updates_together=settings.schedule == "sync" or settings.in_flight == 1,
+            seed=settings.seed,
+            threads=settings.threads or max(1, (os.cpu_count() or 1) // num_parts),
+            check_nan=settings.check_nan,
         )
-        self.workers = []
-        for number, part in enumerate(parts):
+        ranks = []
+        for number, (kind, device) in enumerate(zip(runnable.classes, devices, strict=True)):
+            part, journal = kind(device, program.batch), Journal(is_kept=settings.record)
+            endpoint = Endpoint(number, self._transport, part.device, journal)
             weights = Weights(part, base, training)
-            replicas = Replicas(number, part, weights, self._post, loans=loans, delays=delay_of)
+            replicas = Replicas(program.parts[number], endpoint, weights, loans=loans, delays=self.schedule.delays)
             replicas.load(base)
             norm = None
             if training.clip_norm is not None and number in owners:
-                norm = SharedNorm(number, owners, weights, self._post, most=training.clip_norm)
-            actions = self.schedule.actions[number]
-            self.workers.append(
-                Worker(number, part, weights, replicas, actions, self._post, self._board, gate, options, norm)
+                norm = SharedNorm(endpoint, owners, weights, most=training.clip_norm)
+            ranks.append(
+                Rank(
+                    program,
+                    part,
+                    self.schedule.actions[number],
+                    endpoint,
+                    weights=weights,
+                    replicas=replicas,
+                    norm=norm,
+                    journal=journal,
+                    options=options,
+                    tell=self._progress.tell,
+                )
             )
-        check_optimizers([worker.weights for worker in self.workers])
-        self.num_batches = 0  # mini-batches given so far
-        self.calls = Calls()
-        self._num_given = 0  # orders to wait for
-        self._tick = self._num_predictions = 0
-        self._is_closed = self._has_said_end = False
-        self._crew = Crew(self.workers, self._post, self._board, gate)
-        weakref.finalize(self, self._crew.stop)
+        return ranks
 
     def __enter__(self) -> "Trainer":
         return self
@@ -133,7 +144,8 @@ class Trainer:
     def _step_async(self, inputs: Sequence[Tensor], target: Any) -> Loss:
         self._make_room()
         loss = Loss(1, self.flush)
-        self._enter(Batch(self.num_batches, tuple(inputs), target, on_loss=loss.adder(), autocasts=autocasts()))
+        self._progress.expect(self.num_batches, loss)
+        self._enter(Batch(self.num_batches, tuple(inputs), target, autocasts=autocasts()))
         self.num_batches += 1
         return loss
 
@@ -149,10 +161,11 @@ class Trainer:
         first = self.num_batches * self.settings.micro_batches
         casts = autocasts()
         micro_batches = [
-            Batch(first + number, pieces, targets[number], pieces[0].shape[0] / rows, loss.adder(), casts)
+            Batch(first + number, pieces, targets[number], pieces[0].shape[0] / rows, casts)
             for number, pieces in enumerate(zip(*chunks, strict=True))
         ]
         for batch in micro_batches:
+            self._progress.expect(batch.number, loss)
             self._make_room()
             self._enter(batch)
         self._drain()
@@ -171,26 +184,26 @@ class Trainer:
         self._give(Tick(self._tick, batch), is_waited_for=batch is not None)
         self._tick += 1
 
-    def _give(self, order: Order, *, is_waited_for: bool = True) -> None:
+    def _give(self, command: Command, *, is_waited_for: bool = True) -> None:
         self._check_open()
         self.calls.note_order()
         self._num_given += is_waited_for
-        self._crew.give(order)
+        self._crew.give(command)
 
-    def _wait_for(self, num_orders: int) -> None:
-        """Wait until all parts have done so many orders."""
-        while self._board.num_finished < num_orders:
+    def _wait_for(self, num_commands: int) -> None:
+        """Wait until all parts have done so many commands."""
+        while self._progress.num_finished < num_commands:
             self._check_open()
-            self._board.wait()
+            self._progress.wait()
 
     @property
     def _is_open(self) -> bool:
-        return not (self._board.fault or self._is_closed or self.calls.broken_by)
+        return not (self._progress.fault or self._is_closed or self.calls.broken_by)
 
     def _check_open(self) -> None:
         """Raise what ended the trainer's life, if it has ended."""
         self._has_said_end = not self._is_open
-        self._board.raise_fault()
+        self._progress.raise_fault()
         if self._is_closed:
             raise TrainingError("the trainer is closed; make another")
         if self.calls.broken_by:
@@ -206,7 +219,7 @@ class Trainer:
         self._flush()
 
     def _flush(self) -> None:
-        is_idle = self._num_given <= self._board.num_finished
+        is_idle = self._num_given <= self._progress.num_finished
         if not (self._is_closed and is_idle):
             self._check_open()
         if not is_idle:
@@ -230,7 +243,7 @@ class Trainer:
         batch = Batch(PREDICTION, tuple(inputs), autocasts=autocasts(), lot=-self._num_predictions)
         self._give(Predict(batch, training))
         self._wait_for(self._num_given)
-        outputs = self._board.take_outputs()
+        outputs = self._progress.take_outputs()
         self.calls.note_order(is_done=True)
         return filled(self.program, outputs)
 
@@ -268,13 +281,16 @@ class Trainer:
         return self._names.shown(self._whole())
 
     def _whole(self) -> dict[str, Tensor]:
-        held = [(worker.part, self._held(worker.weights)) for worker in self.workers]
-        return assembled(self.workers[0].weights.base, held)
+        held = [(table, self._held(rank.weights)) for table, rank in zip(self.program.parts, self.ranks, strict=True)]
+        return assembled(self.ranks[0].weights.base, held)
 
     def settled_average(self) -> dict[str, Tensor]:
         """Return the averaged state dict; for `settled`."""
-        held = [(w.part, {**self._held(w.weights), **w.weights.averaged()}) for w in self.workers]
-        return self._names.shown(assembled(self.workers[0].weights.base, held))
+        held = [
+            (table, {**self._held(rank.weights), **rank.weights.averaged()})
+            for table, rank in zip(self.program.parts, self.ranks, strict=True)
+        ]
+        return self._names.shown(assembled(self.ranks[0].weights.base, held))
 
     def _held(self, weights: Weights) -> dict[str, Tensor]:
         return {**weights.parameters, **weights.buffers} if self._is_open else weights.finished()
@@ -282,7 +298,7 @@ class Trainer:
     @property
     def num_finished(self) -> int:
         """Mini-batches whose updates all parts have done."""
-        return min(worker.num_batches + worker.weights.number for worker in self.workers)
+        return min(rank.num_batches + rank.weights.number for rank in self.ranks)
 
     def _settle(self) -> None:
         """Finish what is under way; where that cannot be, wait only until no part writes its weights any more."""
@@ -299,23 +315,23 @@ class Trainer:
         self._load(state, self.num_batches)
 
     @one_at_a_time
-    def load(self, state: Mapping[str, Tensor], num_batches: int, restore: Callable[[Weights], None]) -> None:
-        """Take a state dict after so many mini-batches; `restore` puts what else there is into each part's weights."""
-        self._load(state, num_batches, restore)
+    def load(self, saved: Saved) -> None:
+        """Take what a checkpoint has saved."""
+        self._load(saved.model, saved.num_batches, saved)
 
     def check_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return a state dict with the tensors that it does not show; refuse that of another model."""
-        base = self.workers[0].weights.base
+        base = self.ranks[0].weights.base
         whole = self._names.completed(state, base)
         check_state(whole, base)
         return {name: whole[name] for name in base}
 
-    def _load(self, state: Mapping[str, Tensor], num_batches: int, *restore: Callable[[Weights], None]) -> None:
+    def _load(self, state: Mapping[str, Tensor], num_batches: int, saved: Saved | None = None) -> None:
         self._check_open()
         whole = self.check_state(state)
         self._flush()
         own = {name: tensor.detach().cpu().clone() for name, tensor in whole.items()}
-        self._give(Load(own, num_batches, *restore))
+        self._give(Load(own, num_batches, saved))
         self._wait_for(self._num_given)
         self.num_batches = num_batches
         self.calls.note_order(is_done=True)
@@ -323,7 +339,7 @@ class Trainer:
     @property
     def staleness(self) -> list[Staleness]:
         """How many updates came between the oldest weights seen and a mini-batch's own update, per part."""
-        return [worker.weights.staleness for worker in self.workers]
+        return [rank.weights.staleness for rank in self.ranks]
 
     @one_at_a_time
     def moved_bytes(self, *, planned: bool = True) -> Counter[tuple[str, int, int]]:
@@ -333,13 +349,13 @@ class Trainer:
         What brings outputs to the loss, and the "norms" of `clip_norm`, are counted apart: `planned=False`.
         """
         self._settle()
-        return self._post.moved_bytes(planned=planned)
+        return self._transport.moved_bytes(planned=planned)
 
     @one_at_a_time
     def timeline(self) -> Timeline:
         """Return what every worker did when; needs `record`."""
         self._settle()
-        return timeline_of(self.workers)
+        return timeline_of(self.program, [rank.journal for rank in self.ranks])
 
     def stop(self) -> None:
         """Let nothing run any more, without waiting for the threads; goes at any time, in a signal handler too."""
@@ -354,9 +370,3 @@ class Trainer:
         limit_s = 0.0 if self._is_closed else JOIN_S
         self._is_closed = True
         self._crew.end(limit_s)
-
-
-def _stop(gate: Gate, post: Post) -> None:
-    """Let no update begin and nobody wait for a message any more."""
-    gate.close()
-    post.stop()

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from hyperplace.errors import UsageError
 from hyperplace.runtime.optimizers import check_factory, made_optimizer, made_scheduler
 from hyperplace.runtime.part import Part
-from hyperplace.runtime.table import Copy
+from hyperplace.runtime.pieces import slice_of
 from hyperplace.values.arguments import is_number
+from hyperplace.values.program import Piece
 
 Optimizer = torch.optim.Optimizer
 OptimizerFactory = Callable[[list[Any]], Optimizer]  # of parameters, or of pairs of a name and a parameter
@@ -95,13 +96,11 @@ class Weights:
     """The parameters and buffers of one part."""
 
     def __init__(self, part: Part, state: Mapping[str, Tensor], training: Training) -> None:
-        self._part, self._training = part, training
+        self._part, self._training, self.device = part, training, part.device
         self.base: Mapping[str, Tensor] = state  # whole tensors, of which those of parts that learn are out of date
-        self.owned = {name: piece for name, piece in part.weights.items() if not isinstance(piece, Copy)}
-        self.parameters = {
-            name: nn.Parameter(piece.of(state[piece.name]).to(part.device)) for name, piece in self.owned.items()
-        }
-        self.buffers = {name: piece.of(state[piece.name]).to(part.device) for name, piece in part.buffers.items()}
+        self.owned = part.table().owned
+        self.parameters = {name: nn.Parameter(self._slice(piece, state)) for name, piece in self.owned.items()}
+        self.buffers = {name: self._slice(piece, state) for name, piece in part.buffers.items()}
         values = list(self.parameters.values())
         named = [(piece.name, self.parameters[attribute]) for attribute, piece in self.owned.items()]
         self.optimizer = made_optimizer(training, named) if named else None
@@ -116,14 +115,17 @@ class Weights:
         self.finish_buffers()
         part.see(self.buffers)
 
+    def _slice(self, piece: Piece, state: Mapping[str, Tensor]) -> Tensor:
+        return slice_of(piece, state[piece.name]).to(self.device)
+
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take other values; nothing may be in flight."""
         self.base = state
         with torch.no_grad():
             for name, piece in self.owned.items():
-                self.parameters[name].copy_(piece.of(state[piece.name]))
+                self.parameters[name].copy_(slice_of(piece, state[piece.name]))
             for name, piece in self._part.buffers.items():
-                self.buffers[name].copy_(piece.of(state[piece.name]))
+                self.buffers[name].copy_(slice_of(piece, state[piece.name]))
         self.finish_buffers()
 
     def show(self, version: Version, names: Iterable[str]) -> None:

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -49,6 +49,29 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Schema:
+    """What torch says of an operation, so that nobody after capture has to ask it."""
+
+    arguments: tuple[str, ...] = ()  # their names, in order
+    shares_memory: bool = False  # its result may be a view of its first argument
+    out_of_place: str = ""  # of one that writes into its first argument: the operation that makes a new tensor
+    seeded: str = ""  # of one that draws random numbers: the form that takes a generator
+    draws: bool = False
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """The sizes of a tensor, of which some may follow the rows of the mini-batch, and its dtype such as `float32`."""
+
+    shape: tuple["int | Rows", ...]
+    dtype: str
+
+    def sizes(self, rows: int) -> tuple[int, ...]:
+        """Return the shape for so many rows."""
+        return tuple(int(side.at(rows)) if isinstance(side, Rows) else side for side in self.shape)
+
+
+@dataclass(frozen=True)
 class Call:
     """One ATen call of the captured program; arguments are constants, tuples of them, Refs and Rows.
 
@@ -63,6 +86,8 @@ class Call:
     shape: tuple[int, ...]
     has_rows: bool = True  # dimension 0 of its result is the batch, and nothing else depends on its size
     within: tuple[str, ...] = ()  # the contexts it runs in, as Python: torch.no_grad(), torch.autocast(...)
+    dtype: str = ""  # of its first result
+    schema: Schema = field(default=Schema(), repr=False)  # follows from the operation's name
 
     @property
     def name(self) -> str:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hyperplace.values.call import Call, Ref, Rows, couples_rows
+from hyperplace.values.call import Call, Ref, Rows, TensorType, couples_rows
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -28,6 +28,7 @@ __all__ = [
     "Rows",
     "Rule",
     "Source",
+    "TensorType",
 ]
 
 
@@ -97,6 +98,7 @@ class Parameter:
     shape: tuple[int, ...]
     num_bytes: int
     trained: bool = True
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,7 @@ class Layer:
     couples_rows: bool = False  # a row of its output may depend on other rows of the batch
     result_values: tuple[str, ...] = ()  # of a layer of several calls with several results: their names, one for each
     writes: tuple[str, ...] = ()  # buffers that it changes
+    makes: tuple[TensorType, ...] = ()  # its output, or those of its results that are read
     # Whether batch norms whose rows are apart tell each other their statistics; no part of a measurement's name.
     exchanges_statistics: bool = field(default=True, repr=False)
 

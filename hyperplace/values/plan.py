@@ -19,6 +19,7 @@ from hyperplace.values.arguments import count_faults, is_number, is_whole
 from hyperplace.values.arrays import Ints
 from hyperplace.values.facts import Facts
 from hyperplace.values.faults import first_of, plan_faults
+from hyperplace.values.profile import Work
 from hyperplace.values.ranges import Range as Range
 from hyperplace.values.ranges import Ranges as Ranges
 from hyperplace.values.sizes import size
@@ -116,10 +117,33 @@ class Owner:
 
 
 @dataclass(frozen=True)
+class PlannedWork:
+    """What a mini-batch costs forward, backward and in the update, in whole units of the plan's work."""
+
+    forward: int = 0
+    backward: int = 0
+    update: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.forward + self.backward + self.update
+
+    @classmethod
+    def shared(cls, total: int, like: Work) -> "PlannedWork":
+        """Share a total out between the passes as some work is, to the nearest whole numbers that add up to it."""
+        if not total:
+            return cls()
+        # Running sums are rounded, not passes: none can become negative, and where nothing is updated nothing is left.
+        forward, both = (round(total * work / like.total) for work in (like.forward, like.forward + like.backward))
+        return cls(forward, both - forward, total - both)
+
+
+@dataclass(frozen=True)
 class PlannedLayer:
     """One layer with its owners and shards, both in the order of their parts.
 
-    `work` is that of all its cells and `kernel_work` that of all its kernels, which only the fine grain weighs apart.
+    `work` is that of all its cells and `kernel_work` that of all its kernels. Only the fine grain weighs these apart:
+    then `work` is that of the trailing operations, and otherwise `kernel_work` is nothing.
     """
 
     name: str
@@ -131,8 +155,8 @@ class PlannedLayer:
     shards: tuple[Shard, ...]
     reason: str = ""  # why it was placed whole
     facts: Facts = field(default_factory=Facts)
-    work: int = 0
-    kernel_work: int = 0
+    work: PlannedWork = PlannedWork()
+    kernel_work: PlannedWork = PlannedWork()
 
     @cached_property
     def owner_of(self) -> Ints:

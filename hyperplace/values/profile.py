@@ -1,17 +1,43 @@
 """What every layer costs, for one mini-batch: measured seconds or counted FLOPs.
 
-Work is a number in the profile's unit ("flops" or "us"). A coarse vertex of n filters weighs n * filter_work. A
-fine kernel of n filters by c channels weighs n * c * kernel_work, its reduction n * tail_work.
+Work is in the profile's unit ("flops" or "us"), its passes apart. A coarse vertex of n filters weighs n * filter_work.
+A fine kernel of n filters by c channels weighs n * c * kernel_work, its reduction n * tail_work.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from functools import cached_property
+from typing import Any
 
 from hyperplace.errors import UsageError
 
 UNIT_OF = {"flops": "flops", "measured": "us"}
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a mini-batch costs forward, backward, and in the update of parameters, in one unit."""
+
+    forward: float = 0.0
+    backward: float = 0.0
+    update: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.forward + self.backward + self.update
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(self.forward + other.forward, self.backward + other.backward, self.update + other.update)
+
+    def __sub__(self, other: "Work") -> "Work":
+        return self + other * -1
+
+    def __mul__(self, times: float) -> "Work":
+        return Work(self.forward * times, self.backward * times, self.update * times)
+
+    def __truediv__(self, shares: float) -> "Work":
+        return Work(self.forward / shares, self.backward / shares, self.update / shares)
 
 
 @dataclass(frozen=True)
@@ -20,12 +46,11 @@ class Timing:
 
     rows: int
     repeats: int
-    forward_s: float  # of the anchor
-    backward_s: float
-    tail_s: float  # forward and backward of the trailing operations
-    update_s: float
-    half_filters_s: float  # forward and backward of the anchor with half its filters; 0 where not split
-    half_channels_s: float  # the same with half its channels
+    anchor_s: Work  # forward and backward only: the update does not grow with the rows
+    tail_s: Work  # of the trailing operations
+    update_s: float  # of all trained parameters, those of the trailing operations too
+    half_filters_s: Work  # of the anchor with half its filters; nothing where not split
+    half_channels_s: Work  # the same with half its channels
     spread: float  # (slowest - fastest) / median of the anchor's repeats
 
 
@@ -34,11 +59,23 @@ class LayerCost:
     """The work of one layer per filter, per channel kernel and per reduced filter."""
 
     layer: str
-    filter_work: float
-    kernel_work: float = 0.0
-    tail_work: float = 0.0
+    filter: Work  # with all its kernels and its tail
+    kernel: Work = Work()  # of one filter and one channel
+    tail: Work = Work()  # of one filter: the trailing operations
     timing: Timing | None = None
     note: str = ""  # why it was measured in part only, or estimated
+
+    @property
+    def filter_work(self) -> float:
+        return self.filter.total
+
+    @property
+    def kernel_work(self) -> float:
+        return self.kernel.total
+
+    @property
+    def tail_work(self) -> float:
+        return self.tail.total
 
 
 @dataclass(frozen=True)
@@ -65,13 +102,7 @@ class Profile:
         if len(self._by_name) < len(self.layers):
             yield "two layers have one name"
         for cost in self.layers:
-            numbers = (
-                cost.filter_work,
-                cost.kernel_work,
-                cost.tail_work,
-                *(astuple(cost.timing) if cost.timing else ()),
-            )
-            if not all(math.isfinite(number) and number >= 0 for number in numbers):
+            if not all(math.isfinite(number) and number >= 0 for number in _numbers(astuple(cost))):
                 yield f"layer {cost.layer} has a cost that is negative or not a number"
             elif cost.timing and not (cost.timing.rows and cost.timing.repeats):
                 yield f"layer {cost.layer} was timed with no rows or no repeats"
@@ -89,3 +120,12 @@ class Profile:
 
     def __contains__(self, layer: str) -> bool:
         return layer in self._by_name
+
+
+def _numbers(values: tuple[Any, ...]) -> Iterator[float]:
+    """Yield every number of nested tuples."""
+    for value in values:
+        if isinstance(value, tuple):
+            yield from _numbers(value)
+        elif isinstance(value, int | float):
+            yield value

@@ -4,12 +4,14 @@ Everything here takes time and memory by how many ranges there are, never by how
 be as long as its writer likes.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hyperplace.errors import UsageError
 from hyperplace.values.arrays import Ints
 
 Range = tuple[int, int]
@@ -25,6 +27,18 @@ def ranges_of(numbers: Ints | Collection[int]) -> Ranges:
     ends = np.flatnonzero(np.diff(found) != 1)
     starts, stops = found[np.append(0, ends + 1)], found[np.append(ends, -1)] + 1
     return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
+
+
+def parse_ranges(text: str, size: int) -> Ranges:
+    """Return `0:32+40:48` as ranges, and `:` as all of a dimension of that size."""
+    if text == ":":
+        return ((0, size),)
+    if not re.fullmatch(r"\d+:\d+(\+\d+:\d+)*", text):
+        raise UsageError(f"index {text!r} is not written like 0:32 or 3:6+8:9")
+    ranges = tuple((int(start), int(stop)) for start, stop in (span.split(":") for span in text.split("+")))
+    if any(not 0 <= start < stop <= size for start, stop in ranges):
+        raise UsageError(f"index {text!r} is outside a dimension of size {size}")
+    return ranges
 
 
 def count(ranges: Ranges) -> int:

@@ -51,7 +51,7 @@ def test_a_layer_moved_by_hand_is_refused_then_put_right_and_trains_as_plain_tor
     assert (fixed.code, fixed.out) == (0, ran.out)
     plan = hyperplace.load_plan(plan_file)
     assert {owner.part for owner in plan.layers[2].owners} == {part}
-    moved = made.layers[2].work
+    moved = made.layers[2].work.total
     work = [made.metrics.parts[p].work + (moved if p == part else -moved) for p in (0, 1)]
     assert plan.metrics.max_over_avg == 2 * max(work) / sum(work) != made.metrics.max_over_avg
     assert_trains_as_plain_torch(plan)

@@ -27,12 +27,25 @@ def test_profile_prints_a_table_and_writes_a_file_that_partition_takes(run, tmp_
     path = tmp_path / "profile.json"
     ran = run("profile", "lenet5", "--batch", 4, "-o", path)
     assert ran.code == 0, ran.err
-    assert "features.0" in ran.out
+    assert all(word in ran.out for word in ("features.0", "forward", "backward", "update", "trailing"))
     options = ("--k", 2, "--profile", path, "--json", "--out", tmp_path)
     assert json.loads(run("partition", "lenet5", "--batch", 4, *options).out)["batch"] == 4
     wrong = run("partition", "lenet5", "--batch", 8, *options)
     assert wrong.code == 2
     assert "a batch of 4, not of 8" in wrong.err
+
+
+@pytest.mark.parametrize(("costs", "other"), [("flops", "measured"), ("measured", "flops")])
+def test_a_plan_has_the_costs_of_the_profile_it_was_given(run, tmp_path, costs, other) -> None:
+    path = tmp_path / "profile.json"
+    assert run("profile", "lenet5", "--batch", 4, "--costs", costs, "-o", path).code == 0
+    options = ("--k", 2, "--batch", 4, "--profile", path, "--partitioner", "incremental", "--json", "--out", tmp_path)
+    assert json.loads(run("partition", "lenet5", *options).out)["costs"] == costs
+    assert json.loads(run("partition", "lenet5", "--costs", costs, *options).out)["costs"] == costs
+    assert json.loads((tmp_path / "plan.json").read_text())["settings"]["costs"] == costs
+    wrong = run("partition", "lenet5", "--costs", other, *options)
+    assert wrong.code == 2
+    assert f"--costs {other}, but the profile is of {costs} costs; leave out --costs or --profile" in wrong.err
 
 
 def test_compare_writes_tables_and_a_plot(run, tmp_path) -> None:

@@ -10,7 +10,17 @@ import pytest
 from hyperplace.errors import FileError
 from hyperplace.files.plan import parse_draft, parse_plan, plan_text
 from hyperplace.values.facts import Facts, FilterRun, Reading
-from hyperplace.values.plan import Metrics, Owner, PartMetrics, Plan, PlannedLayer, Settings, Shard, Transfer
+from hyperplace.values.plan import (
+    Metrics,
+    Owner,
+    PartMetrics,
+    Plan,
+    PlannedLayer,
+    PlannedWork,
+    Settings,
+    Shard,
+    Transfer,
+)
 
 ROWS = (0, 4)
 
@@ -30,7 +40,7 @@ def small_plan() -> Plan:
                 (Owner(1, ((0, 3),), ROWS),),
                 (Shard(1, ((0, 3),), ((0, 2),), (0, 4)),),
                 facts=Facts((Reading((FilterRun("x", 0, 2, 1),), "all"),), parameter_bytes=24, sums_channels=True),
-                work=10,
+                work=PlannedWork(3, 6, 1),
             ),
         ),
         (Transfer("x", 0, 1, ((0, 2),), ROWS, 8, learns=False),),
@@ -86,8 +96,11 @@ def _delete(*path: Any) -> Callable[[Any], None]:
     ("edit", "message"),
     [
         (_set("hyperplace", to="profile"), "not a plan file"),
-        (_set("version", to=0), "plan version 0 cannot be read, only 4"),
-        (_set("version", to=3), "plan version 3 cannot be read, only 4; make it again"),
+        (_set("version", to=0), "plan version 0 cannot be read, only 5"),
+        (_set("version", to=4), "plan version 4 cannot be read, only 5; make it again"),
+        (_set("layers", 1, "work", to=10), r"plan.layers\[1\].work must be an object, not 10"),
+        (_delete("layers", 1, "work", "update"), r"plan.layers\[1\].work has no 'update'"),
+        (_set("layers", 1, "work", "forward", to=4), "part 1: work is 10 instead of 11"),
         (_delete("layers"), "plan has no 'layers'"),
         (_delete("settings", "seed"), "plan.settings has no 'seed'"),
         (_set("settings", "batch_norm", to="odd"), "batch norm 'odd' is unknown; choose one of exact, per-shard"),

@@ -10,19 +10,21 @@ from hypothesis import strategies as st
 from hyperplace.errors import FileError, UsageError
 from hyperplace.files.profile import cache_path, parse_profile, profile_text
 from hyperplace.values.graph import Graph, Layer, Rule
-from hyperplace.values.profile import LayerCost, Profile, Timing
+from hyperplace.values.profile import LayerCost, Profile, Timing, Work
 
-TIMING = Timing(2, 5, 0.1, 0.2, 0.0, 1e-9, 0.2, 0.25, 0.5)
+TIMING = Timing(2, 5, Work(0.1, 0.2), Work(), 1e-9, Work(0.05, 0.15), Work(0.1, 0.15), 0.5)
+CONV = LayerCost("conv", Work(0.5, 1.0, 0.1), Work(0.2, 0.3), Work(0.05, 0.2), TIMING)
 PROFILE = Profile(
     "measured",
     "us",
     32,
-    (LayerCost("x", 0.0), LayerCost("conv", 1.5, 0.5, 0.25, TIMING), LayerCost("odd", 2.0, note="not run (no)")),
+    (LayerCost("x", Work()), CONV, LayerCost("odd", Work(0.5, 1.5), note="not run (no)")),
     "AMD EPYC, 2 threads, cpu, torch 2.13.0",
 )
 seconds = st.floats(0, 1e12)
-timings = st.builds(Timing, st.integers(1, 64), st.integers(1, 20), *[seconds] * 7)
-costs = st.builds(LayerCost, st.text(), seconds, seconds, seconds, st.none() | timings, st.text())
+works = st.builds(Work, seconds, seconds, seconds)
+timings = st.builds(Timing, st.integers(1, 64), st.integers(1, 20), works, works, seconds, works, works, seconds)
+costs = st.builds(LayerCost, st.text(), works, works, works, st.none() | timings, st.text())
 
 
 @settings(max_examples=30)
@@ -54,15 +56,17 @@ def edited(*path, to):
     [
         ("[]", "not a profile file"),
         (edited("hyperplace", to="plan"), "not a profile file"),
-        (edited("version", to=1), "profile version 1 cannot be read, only 2; make it again"),
+        (edited("version", to=2), "profile version 2 cannot be read, only 3; measure again with hyperplace profile"),
         (edited("machine", to=KeyError), "profile has no 'machine'"),
         (edited("surprise", to=1), "profile has an unknown entry 'surprise'"),
         (edited("layers", 1, "timing", "rows", to=KeyError), "profile.layers[1].timing has no 'rows'"),
-        (edited("layers", 1, "filter_work", to="1"), 'profile.layers[1].filter_work must be float, not "1"'),
+        (edited("layers", 1, "filter", "forward", to="1"), 'profile.layers[1].filter.forward must be float, not "1"'),
+        (edited("layers", 1, "tail", "update", to=KeyError), "profile.layers[1].tail has no 'update'"),
         (edited("layers", 1, "timing", to=3), "profile.layers[1].timing must be an object, not 3"),
         (edited("batch", to=1.5), "profile.batch must be int, not 1.5"),
-        (edited("layers", 1, "filter_work", to=float("nan")), "NaN is not a number"),
-        (edited("layers", 1, "filter_work", to=-1), "layer conv has a cost that is negative or not a number"),
+        (edited("layers", 1, "filter", "update", to=float("nan")), "NaN is not a number"),
+        (edited("layers", 1, "filter", "update", to=-1), "layer conv has a cost that is negative or not a number"),
+        (edited("layers", 1, "timing", "half_filters_s", "backward", to=-1), "layer conv has a cost that is negative"),
         (edited("layers", 1, "timing", "spread", to=-0.5), "layer conv has a cost that is negative or not"),
         (edited("layers", 1, "timing", "rows", to=0), "layer conv was timed with no rows or no repeats"),
         (edited("layers", 0, "layer", to="conv"), "two layers have one name"),

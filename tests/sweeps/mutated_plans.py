@@ -32,7 +32,7 @@ from hyperplace.errors import HyperplaceError
 from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.runtime import RunSettings, Trainer, Training, load_program
 from hyperplace.steps.capture import capture
-from hyperplace.steps.generate import generate
+from hyperplace.steps.lower import generate
 
 ROWS = 4
 LIMIT_S, LIMIT_MIB, HANG_S = 2.0, 500, 30

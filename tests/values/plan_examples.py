@@ -7,6 +7,7 @@ from hyperplace.values.plan import (
     PartMetrics,
     Plan,
     PlannedLayer,
+    PlannedWork,
     Reduction,
     Replica,
     Settings,
@@ -49,7 +50,7 @@ def coarse():
         (Owner(0, ((0, 1),), ROWS), Owner(1, ((1, 4),), ROWS)),
         (Shard(0, ((0, 1),), ((0, 3),), ROWS), Shard(1, ((1, 4),), ((0, 3),), ROWS)),
         CONV_FACTS,
-        work=400,
+        work=PlannedWork(100, 300),
     )
     parts = (
         PartMetrics(100, 112, 160, 2 * 112 + 160, 384, 0, 1, 0),
@@ -73,8 +74,8 @@ def fine():
         (Owner(0, ((0, 4),), ROWS),),
         (Shard(0, ((0, 4),), ((0, 2),), ROWS), Shard(1, ((0, 4),), ((2, 3),), ROWS)),
         CONV_FACTS,
-        work=30,
-        kernel_work=300,
+        work=PlannedWork(10, 20),
+        kernel_work=PlannedWork(100, 150, 50),
     )
     parts = (
         PartMetrics(30 + 200, 16 + 288, 640 + 512, 2 * 304 + 1152, 128, 512, 1, 1),
@@ -98,7 +99,7 @@ def hybrid():
         (Owner(0, ((0, 4),), (0, 3)), Owner(1, ((0, 4),), (3, 8))),
         (Shard(0, ((0, 4),), ((0, 3),), (0, 3)), Shard(1, ((0, 4),), ((0, 3),), (3, 8))),
         CONV_FACTS,
-        work=800,
+        work=PlannedWork(200, 500, 100),
     )
     parts = (
         PartMetrics(300, 448, 240, 896 + 240, 240, 0, 1, 0),

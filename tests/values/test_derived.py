@@ -7,7 +7,7 @@ from plan_examples import PLANS, coarse, fine, hybrid
 
 from hyperplace.errors import HyperplaceError
 from hyperplace.values.derived import derived, differences
-from hyperplace.values.plan import Owner, Shard
+from hyperplace.values.plan import Owner, PlannedWork, Shard
 
 
 @pytest.mark.parametrize("grain", PLANS)
@@ -129,6 +129,7 @@ UNSOUND = {
     ),
     "a negative size": (with_facts(C, map_bytes=-1), "conv: map_bytes is -1, outside"),
     "a huge size": (with_facts(C, saved_bytes=2**63), f"conv: saved_bytes is {2**63}, outside"),
+    "negative work": (with_conv(C, work=PlannedWork(401, -1)), "conv: work.backward is -1, outside"),
     "a layer nobody has": (
         with_facts(C, readings=(replace(C.layers[1].facts.readings[0], runs=()),), sums_channels=False),
         "num_channels is 3, but it reads 0",
@@ -141,7 +142,7 @@ UNSOUND = {
     "a whole layer on two parts": (with_conv(C, rule="whole"), "conv is placed whole, but is on several parts"),
     "an input of another shape": (replace(C, inputs=((3, 2**14, 2**14),)), "cannot have shape 3x16384x16384"),
     "no input": (replace(C, inputs=()), "0 shapes of inputs, but 1 layers"),
-    "kernels that are not split": (with_conv(C, kernel_work=1), "conv has kernel_work 1"),
+    "kernels that are not split": (with_conv(C, kernel_work=PlannedWork(1)), "conv has kernel_work 1"),
     "statistics that are not exchanged": (
         replace(with_facts(H, statistics_bytes=8), settings=replace(H.settings, batch_norm="per-shard")),
         "statistics_bytes 8, but batch norm is per-shard",

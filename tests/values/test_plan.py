@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hyperplace.errors import HyperplaceError
 from hyperplace.values.plan import (
@@ -11,11 +13,13 @@ from hyperplace.values.plan import (
     PartMetrics,
     Plan,
     PlannedLayer,
+    PlannedWork,
     Reduction,
     Settings,
     Shard,
     Transfer,
 )
+from hyperplace.values.profile import Work
 
 ROWS = (0, 8)
 PART = PartMetrics(1, 0, 0, 0, 0, 0, 0, 0)
@@ -148,3 +152,23 @@ def test_a_verdict_claims_no_more_than_is_proven(bound, is_hybrid, verdict):
     assert replace(metrics, feasible=False).verdict == "over the limit"
     nothing = replace(metrics, volume_bytes=0, training_volume_bytes=0, bound_bytes=0)
     assert nothing.verdict == "optimal (proven)", "whatever the grain"
+
+
+amounts = st.floats(0, 1e9)
+
+
+@given(st.integers(0, 2**31), st.builds(Work, st.floats(1e-3, 1e9), amounts, amounts))
+def test_work_is_shared_out_between_passes_to_the_last_unit(total, like):
+    found = PlannedWork.shared(total, like)
+    assert found.total == total
+    for name in ("forward", "backward", "update"):
+        assert 0 <= getattr(found, name) == pytest.approx(total * getattr(like, name) / like.total, abs=1, rel=1e-9)
+
+
+@given(st.integers(0, 2**31), st.floats(1e-3, 1e9), amounts)
+def test_what_is_not_updated_has_no_update_planned(total, forward, backward):
+    assert PlannedWork.shared(total, Work(forward, backward)).update == 0
+
+
+def test_no_work_is_shared_out_like_anything():
+    assert PlannedWork.shared(0, Work()) == PlannedWork()

@@ -11,7 +11,17 @@ from hyperplace.steps.capture.drafts import Draft
 from hyperplace.steps.capture.export import WITHIN
 from hyperplace.steps.capture.nodes import module_of, shape_made, state_names, tensors_of
 from hyperplace.steps.capture.rules import State
-from hyperplace.steps.capture.sizes import Bytes, bytes_of, has_rows, is_number, number_of, shape_of
+from hyperplace.steps.capture.schemas import schema_of
+from hyperplace.steps.capture.sizes import (
+    Bytes,
+    bytes_of,
+    dtype_of,
+    has_rows,
+    is_number,
+    number_of,
+    shape_of,
+    type_of,
+)
 from hyperplace.steps.capture.views import View
 from hyperplace.values.graph import Call, Operand, Parameter, Reads, Ref, Rule, Source
 
@@ -81,6 +91,7 @@ class Book:
         draft.calls.append(self.call(node))
         draft.out_bytes = self.bytes_made(node)
         draft.shape = shape_made(node)
+        draft.type = next((type_of(tensor) for tensor in tensors_of(node)), None)
         draft.has_rows = all(map(self.has_rows, tensors_of(node)))
         draft.saved_bytes += self._saved.get(node.name, 0)
 
@@ -105,7 +116,23 @@ class Book:
         tensors = tensors_of(node)
         op = "getitem" if op_name(node) == "getitem" else str(node.target)
         whole = bool(tensors) and all(map(self.has_rows, tensors))
-        return Call(node.name, op, args, kwargs, shape_made(node), whole, node.meta.get(WITHIN, ()))
+        return Call(
+            node.name,
+            op,
+            args,
+            kwargs,
+            shape_made(node),
+            whole,
+            node.meta.get(WITHIN, ()),
+            next(map(dtype_of, tensors), ""),
+            schema_of(op),
+        )
+
+    def cloned(self, name: str, source: Ref, tensor: torch.Tensor) -> Call:
+        """Return the call that copies a value under a name of its own."""
+        op = "aten.clone.default"
+        shape, dtype = shape_of(tensor), dtype_of(tensor)
+        return Call(name, op, (source,), (), shape, self.has_rows(tensor), dtype=dtype, schema=schema_of(op))
 
     def _constant(self, arg: Any, renamed: dict[Node, Ref]) -> Any:
         if is_number(arg):

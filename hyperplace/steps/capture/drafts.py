@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hyperplace.steps.capture.rules import Anchor
 from hyperplace.steps.capture.sizes import Bytes
 from hyperplace.values.call import couples_rows
-from hyperplace.values.graph import Call, Layer, Operand, Parameter, Rule
+from hyperplace.values.graph import Call, Layer, Operand, Parameter, Rule, TensorType
 
 
 @dataclass
@@ -28,7 +28,9 @@ class Draft:
     whole_macs: int = 0  # counted where no rule knows them
     calls: list[Call] = field(default_factory=list)
     num_anchor_calls: int = 0
+    type: TensorType | None = None  # of what it makes
     result_bytes: dict[int, Bytes] = field(default_factory=dict)  # of those of several that are read
+    result_types: dict[int, TensorType] = field(default_factory=dict)
     result_values: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     state: dict[str, None] = field(default_factory=dict)  # parameters and buffers, in order of use
@@ -60,4 +62,8 @@ class Draft:
             couples_rows=self.couples_rows or any(map(couples_rows, self.calls)),
             result_values=self.result_values,
             writes=self.writes,
+            makes=tuple(self.result_types[number] for number in sorted(self.result_types)) or self._types(),
         )
+
+    def _types(self) -> tuple[TensorType, ...]:
+        return (self.type,) if self.type else ()

@@ -19,6 +19,7 @@ from hyperplace.steps.capture.nodes import counted_macs, tensors_of
 from hyperplace.steps.capture.regions import Region
 from hyperplace.steps.capture.rowwise import keeps_rows_apart
 from hyperplace.steps.capture.rules import State
+from hyperplace.steps.capture.sizes import type_of
 from hyperplace.steps.capture.views import View
 from hyperplace.values.graph import Call, Reads, Ref, Rule
 
@@ -120,7 +121,7 @@ def _add_copies(book: Book, draft: Draft, bases: list[Node]) -> dict[Node, Ref]:
         book.record_state(draft, base)
         (tensor,) = tensors_of(base)
         name, before = _own_name(base), book.call_argument(base)
-        draft.calls.append(Call(name, "aten.clone.default", (before,), (), (), book.has_rows(tensor)))
+        draft.calls.append(book.cloned(name, before, tensor))
         own[base] = Ref(name)
     return own
 
@@ -147,7 +148,8 @@ def _add_results(book: Book, draft: Draft, names: dict[Node, str]) -> None:
         (tensor,) = tensors_of(node)
         view = book.view_of(draft, tensor, draft.name if len(names) == 1 else None)
         if len(names) > 1:
-            draft.result_bytes[number] = book.bytes_made(node)
+            draft.result_bytes[number], draft.result_types[number] = book.bytes_made(node), type_of(tensor)
             view = replace(view, sources=(replace(view.sources[0], result=number),))
         book.values[node] = replace(view, value=name)
         draft.shape, draft.out_bytes, draft.has_rows = view.shape, book.bytes_made(node), view.has_rows
+        draft.type = type_of(tensor)

@@ -13,9 +13,9 @@ from torch.utils._pytree import tree_unflatten
 from hyperplace.errors import ModelError
 from hyperplace.steps.capture.book import Book, operand
 from hyperplace.steps.capture.rules import State
-from hyperplace.steps.capture.sizes import is_number
+from hyperplace.steps.capture.sizes import is_number, type_of
 from hyperplace.steps.capture.views import View
-from hyperplace.values.graph import Call, Operand, Reads, Ref, Rule
+from hyperplace.values.graph import Operand, Reads, Ref, Rule
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ def _layer_of(book: Book, node: Node, state: State) -> View:
     draft.reason = "it does not depend on the input"
     book.record_state(draft, node)
     name = f"{node.name}_returned"
-    draft.calls.append(Call(name, "aten.clone.default", (book.call_argument(node),), (), state.shape, False))
+    tensor = node.meta["val"]
+    draft.calls.append(book.cloned(name, book.call_argument(node), tensor))
     draft.num_anchor_calls, draft.result_values = len(draft.calls), (name,)
-    (tensor,) = (node.meta["val"],)
-    draft.shape, draft.has_rows = state.shape, book.has_rows(tensor)
+    draft.shape, draft.has_rows, draft.type = state.shape, book.has_rows(tensor), type_of(tensor)
     draft.couples_rows = True  # it counts once for a mini-batch, however many pieces that is cut into
     draft.out_bytes = draft.anchor_bytes
     return replace(book.view_of(draft, tensor, draft.name), value=name)

@@ -10,7 +10,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from hyperplace.errors import ModelError
-from hyperplace.values.graph import Rows
+from hyperplace.values.graph import Rows, TensorType
 
 _OPERATORS = {
     "FloorDiv": "//",
@@ -35,6 +35,17 @@ class UnknownSize(Exception):
 def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
     """Return the shape for the rows of the sample."""
     return tuple(int(side.node.hint) if isinstance(side, torch.SymInt) else int(side) for side in tensor.shape)
+
+
+def type_of(tensor: torch.Tensor) -> TensorType:
+    """Return the sizes of a tensor for any rows, and its dtype."""
+    sides = (_walked(side.node.expr) if isinstance(side, torch.SymInt) else int(side) for side in tensor.shape)
+    return TensorType(tuple(side if isinstance(side, Rows) else int(side) for side in sides), dtype_of(tensor))
+
+
+def dtype_of(tensor: torch.Tensor) -> str:
+    """Return `float32` for torch.float32."""
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,15 @@ from hyperplace.steps.capture.regions import units
 from hyperplace.steps.capture.returned import Returned
 from hyperplace.steps.capture.rowwise import keeps_rows_apart
 from hyperplace.steps.capture.rules import Anchor, Follows, Moved, Site, State, channel_rule
-from hyperplace.steps.capture.sizes import Bytes, is_number, number_of, refuse_unknown_sizes, shape_of
+from hyperplace.steps.capture.sizes import (
+    Bytes,
+    dtype_of,
+    is_number,
+    number_of,
+    refuse_unknown_sizes,
+    shape_of,
+    type_of,
+)
 from hyperplace.steps.capture.views import Unsplittable, View
 from hyperplace.values.graph import Call, Graph, Parameter, Reads, Rule
 
@@ -87,7 +95,7 @@ class Tracer:
             self._book.learning |= {name} if trained else set()
             trained = trained and _has_gradient(node)
             self._book.keep(node, State(shape, name, (name,) if trained else ()))
-            self._book.parameters[name] = Parameter(name, shape, state_bytes(node), trained)
+            self._book.parameters[name] = Parameter(name, shape, state_bytes(node), trained, dtype_of(tensor))
         elif spec.kind is not InputKind.USER_INPUT:
             raise ModelError(f"the model holds {spec.target}, a {spec.kind.name.lower()}, which cannot be placed")
         elif isinstance(node.meta.get("val"), torch.Tensor):
@@ -95,7 +103,8 @@ class Tracer:
             num_filters = shape[1] if len(shape) > 1 else 1
             made = self._book.bytes_made(node)
             draft = Draft(node.name, "input", Rule.INPUT, num_filters, (), Bytes(), out_bytes=made, shape=shape)
-            draft.has_rows = self._book.has_rows(tensors_of(node)[0])
+            (tensor,) = tensors_of(node)
+            draft.has_rows, draft.type = self._book.has_rows(tensor), type_of(tensor)
             self._drafts[node.name] = draft
             self._book.keep(node, self._book.output_of(draft, node))
 
@@ -108,7 +117,8 @@ class Tracer:
             )
         values = tuple(tensor.flatten().tolist())
         self._book.keep(node, State(shape_of(tensor)))
-        call = Call(node.name, "constant", (values, shape_of(tensor), str(tensor.dtype)), (), shape_of(tensor), False)
+        made = (values, shape_of(tensor), str(tensor.dtype))
+        call = Call(node.name, "constant", made, (), shape_of(tensor), False, dtype=dtype_of(tensor))
         self._book.prologue[node] = (call,)
 
     def _call(self, node: Node) -> None:
@@ -141,6 +151,8 @@ class Tracer:
         draft = self._drafts[whole[position].sources[0].layer]
         if draft.calls and draft.calls[-1].value == producer.name and node.users:
             draft.result_bytes[position] = self._book.bytes_made(node)
+            (tensor,) = tensors_of(node)
+            draft.result_types[position] = type_of(tensor)
         return whole[position]
 
     def _state_call(self, node: Node) -> None:

@@ -1,4 +1,4 @@
-"""Place: Graph + Hypergraph + Partition -> Plan."""
+"""Place: Graph + Profile + Hypergraph + Partition -> Plan."""
 
 from hyperplace.steps.place.place import place
 

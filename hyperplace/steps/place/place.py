@@ -14,11 +14,12 @@ from hyperplace.values.derived.replicas import tied_replicas
 from hyperplace.values.graph import Graph, Rule
 from hyperplace.values.hypergraph import Hypergraph, Labels
 from hyperplace.values.partition import Partition, volume_bytes
-from hyperplace.values.plan import Metrics, Plan, Settings
+from hyperplace.values.plan import Metrics, Plan, PlannedWork, Settings
+from hyperplace.values.profile import Profile
 
 
-def place(graph: Graph, hypergraph: Hypergraph, partition: Partition, settings: Settings) -> Plan:
-    """Return the plan of a partition of the graph's hypergraph.
+def place(graph: Graph, hypergraph: Hypergraph, partition: Partition, settings: Settings, *, profile: Profile) -> Plan:
+    """Return the plan of a partition of the hypergraph that was built from the graph and the profile.
 
     The bytes of its messages are counted from the owners, not from the nets, and both must agree.
     """
@@ -35,7 +36,7 @@ def place(graph: Graph, hypergraph: Hypergraph, partition: Partition, settings: 
         )
     found = assignments(graph, hypergraph.labels, partition, settings.batch)
     exchange(graph, found)
-    plan = derived(_draft(graph, hypergraph, partition, found, settings))
+    plan = derived(_draft(graph, hypergraph, partition, settings, found=found, profile=profile))
     crossing = volume_bytes(hypergraph, partition)
     if plan.metrics.judges_training:  # no search weighs the copies of parameters that layers share
         crossing += sum(replica.training_bytes for replica in tied_replicas(plan.layers))
@@ -51,18 +52,20 @@ def _draft(
     graph: Graph,
     hypergraph: Hypergraph,
     partition: Partition,
-    found: dict[str, Assignment],
     settings: Settings,
+    *,
+    found: dict[str, Assignment],
+    profile: Profile,
 ) -> Plan:
     """Return a plan of owners and kernels alone."""
     assert hypergraph.labels is not None
-    cells, kernels = _work(hypergraph.labels, hypergraph.weights)
     layers = [planned_layer(graph, layer, found[layer.name], settings.batch) for layer in graph.layers]
+    work = _work(hypergraph.labels, hypergraph.weights, profile)
     return Plan(
         settings,
         tuple(
-            replace(layer, work=int(cells[number]), kernel_work=int(kernels[number]))
-            for number, layer in enumerate(layers)
+            replace(layer, work=cells, kernel_work=kernels)
+            for layer, (cells, kernels) in zip(layers, work, strict=True)
         ),
         transfers=(),
         reductions=(),
@@ -82,8 +85,14 @@ def _draft(
     )
 
 
-def _work(labels: Labels, weights: Ints) -> tuple[Ints, Ints]:
-    """Return the weight of every layer's cells, and of its kernels."""
+def _work(labels: Labels, weights: Ints, profile: Profile) -> list[tuple[PlannedWork, PlannedWork]]:
+    """Return the work of every layer's cells and of its kernels: the weights in all, their passes as in the profile."""
     is_kernel, size = labels.channel_start >= 0, len(labels.layers)
     cells = np.bincount(labels.layer_of, np.where(is_kernel, 0, weights), size)
-    return cells, np.bincount(labels.layer_of, np.where(is_kernel, weights, 0), size)
+    kernels = np.bincount(labels.layer_of, np.where(is_kernel, weights, 0), size)
+    is_split = np.bincount(labels.layer_of, is_kernel, size) > 0
+    found = []
+    for number, cost in enumerate(profile[name] for name in labels.layers):
+        own = PlannedWork.shared(int(cells[number]), cost.tail if is_split[number] else cost.filter)
+        found.append((own, PlannedWork.shared(int(kernels[number]), cost.kernel)))
+    return found

@@ -19,7 +19,7 @@ from hyperplace.steps.profile.stopwatch import time_piece, time_update
 from hyperplace.steps.profile.work import estimated_cost, measured_cost
 from hyperplace.values.graph import Graph, Layer, Rule
 from hyperplace.values.machine import machine_line
-from hyperplace.values.profile import LayerCost, Profile, Timing
+from hyperplace.values.profile import LayerCost, Profile, Timing, Work
 
 # A guess of a processor's pace, only to choose the number of rows; a run should take about ENOUGH_WORK_S.
 _FLOPS_PER_S = 1e11
@@ -97,9 +97,8 @@ class _Bench:
         timing = Timing(
             rows=rows,
             repeats=anchor.repeats,
-            forward_s=anchor.forward_s,
-            backward_s=anchor.backward_s,
-            tail_s=self._time(tail).total_s if tail else 0.0,
+            anchor_s=anchor.passes_s,
+            tail_s=self._time(tail).passes_s if tail else Work(),
             update_s=self._update_s(tuple(p.shape for p in layer.parameters if p.trained)),
             half_filters_s=filters_s,
             half_channels_s=channels_s,
@@ -107,19 +106,19 @@ class _Bench:
         )
         return timing, filters_note or channels_note
 
-    def _slice_s(self, layer: Layer, rows: int, slice_: Slice | None) -> tuple[float, str]:
+    def _slice_s(self, layer: Layer, rows: int, slice_: Slice | None) -> tuple[Work, str]:
         if slice_ is None:
-            return 0.0, ""
+            return Work(), ""
         try:
-            return self._time(sliced_piece(self._graph, layer, rows, slice_)).total_s, ""
+            return self._time(sliced_piece(self._graph, layer, rows, slice_)).passes_s, ""
         except Unrunnable as reason:
-            return 0.0, f"slices not run ({reason}); shared out evenly"
+            return Work(), f"slices not run ({reason}); shared out evenly"
 
 
 def _answer(bench: _Bench, layer: Layer, batch: int) -> LayerCost | Unrunnable:
     """Measure with the rows that suit the layer, then with those it was captured with, which always fit its calls."""
     if layer.rule is Rule.INPUT:
-        return LayerCost(layer.name, 0.0)
+        return LayerCost(layer.name, Work())
     fault = Unrunnable()
     for rows in dict.fromkeys((_rows(layer, batch, bench.rows), bench.rows)):
         try:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hyperplace.steps.profile.pieces import Leaf, Piece, Unrunnable, map_refs
 from hyperplace.values.graph import Call, Ref
+from hyperplace.values.profile import Work
 
 LEAST_REPEATS = 3
 MOST_REPEATS = 20
@@ -27,14 +28,9 @@ _DEVICE = re.compile(r"(cpu|meta|cuda|mps|xpu)(:\d+)?")
 class Times:
     """Medians in seconds."""
 
-    forward_s: float
-    backward_s: float
+    passes_s: Work  # forward and backward
     repeats: int
     spread: float  # (slowest - fastest) / median of forward and backward together
-
-    @property
-    def total_s(self) -> float:
-        return self.forward_s + self.backward_s
 
 
 def time_piece(piece: Piece, device: str) -> Times:
@@ -60,7 +56,7 @@ def time_update(shapes: Sequence[tuple[int, ...]], device: str) -> float:
             parameter.add_(gradient, alpha=-1e-6)
         return 0.0, now(device) - start
 
-    return _times(_repeated(step)).total_s if pairs else 0.0
+    return _times(_repeated(step)).passes_s.total if pairs else 0.0
 
 
 def now(device: str) -> float:
@@ -88,7 +84,7 @@ def _times(runs: list[tuple[float, float]]) -> Times:
     forward, backward = (statistics.median(column) for column in zip(*runs, strict=True))
     totals = sorted(map(sum, runs))
     middle = statistics.median(totals)
-    return Times(forward, backward, len(runs), (totals[-1] - totals[0]) / middle if middle else 0.0)
+    return Times(Work(forward, backward), len(runs), (totals[-1] - totals[0]) / middle if middle else 0.0)
 
 
 def _made(leaf: Leaf, device: str) -> Tensor:

@@ -38,8 +38,8 @@ def _parts(plan: Plan) -> tuple[PartMetrics, ...]:
     for layer in plan.layers:
         cells, kernels = _cells(layer), _kernels(layer) if has_kernels(layer, plan.settings) else Amounts()
         kernel_bytes = layer.facts.kernel_bytes if kernels else 0
-        work.update(_shared(layer.work, cells, layer.num_filters * plan.settings.batch))
-        work.update(_shared(layer.kernel_work, kernels, kernels.total()))
+        work.update(_shared(layer.work.total, cells, layer.num_filters * plan.settings.batch))
+        work.update(_shared(layer.kernel_work.total, kernels, kernels.total()))
         held.update(_shared(layer.facts.parameter_bytes - kernel_bytes, _filters(layer), layer.num_filters))
         held.update(_shared(kernel_bytes, kernels, kernels.total()))
         saved.update({part: count * layer.facts.saved_bytes for part, count in cells.items()})

@@ -1,7 +1,7 @@
 """Facts that a plan can follow from: channels that exist, sizes that fit, every kernel computed once."""
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 import numpy as np
 
@@ -32,7 +32,9 @@ def fact_faults(plan: Plan) -> list[str]:
 
 def _number_faults(layer: PlannedLayer) -> Iterator[str]:
     numbers = {field.name: getattr(layer.facts, field.name) for field in fields(Facts) if field.type is int}
-    for name, number in {**numbers, "work": layer.work, "kernel_work": layer.kernel_work}.items():
+    for name, work in (("work", layer.work), ("kernel_work", layer.kernel_work)):
+        numbers |= {f"{name}.{way}": number for way, number in asdict(work).items()}
+    for name, number in numbers.items():
         if not 0 <= number < MOST:
             yield f"{layer.name}: {name} is {number}, outside 0..{MOST - 1}"
     if layer.facts.kernel_bytes > layer.facts.parameter_bytes:
@@ -66,8 +68,8 @@ def _layer_faults(layer: PlannedLayer, plan: Plan) -> Iterator[str]:
         yield f"{layer.name}: num_channels is {layer.num_channels}, but it reads {num_channels}"
     if facts.sums_channels and [reading.reads == Reads.SAME for reading in facts.readings] != [False]:
         yield f"{layer.name} sums the channels of one tensor, but reads {len(facts.readings)}, or one by one"
-    if layer.kernel_work and not has_kernels(layer, plan.settings):
-        yield f"{layer.name} has kernel_work {layer.kernel_work}, but is not split into kernels"
+    if layer.kernel_work.total and not has_kernels(layer, plan.settings):
+        yield f"{layer.name} has kernel_work {layer.kernel_work.total}, but is not split into kernels"
     if plan.settings.batch_norm == "per-shard" and facts.statistics_bytes:
         yield f"{layer.name} has statistics_bytes {facts.statistics_bytes}, but batch norm is per-shard"
 

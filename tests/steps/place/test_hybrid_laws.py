@@ -9,14 +9,13 @@ import pytest
 import torch
 from brute_hybrid import cells_of, expected_activations, expected_replicas, training_bytes
 from brute_place import filters_in
-from test_place_laws import graph_of
+from test_place_laws import graph_of, place
 from torch import nn
 
 from hyperplace.errors import HyperplaceError
 from hyperplace.models import ZOO
 from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
-from hyperplace.steps.place import place
 from hyperplace.steps.profile.flops import count_flops
 from hyperplace.values.derived import differences
 from hyperplace.values.partition import Partition, volume_bytes, work_per_part

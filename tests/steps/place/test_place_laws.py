@@ -18,10 +18,11 @@ from brute_place import (
 from hyperplace.models import ZOO, load_model
 from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
-from hyperplace.steps.place import place
+from hyperplace.steps.place import place as place_step
 from hyperplace.steps.profile.flops import count_flops
 from hyperplace.values.partition import Partition, work_per_part
 from hyperplace.values.plan import Settings
+from hyperplace.values.profile import LayerCost, Profile, Work
 
 BATCH = 3
 SIDES = {"lenet5": 32, "alexnet": 67, "googlenet": 32, "blocksnet": 16, "smallcnn": 28}
@@ -40,6 +41,11 @@ def graph_of(name):
 def hypergraph_of(name, grain, fc="neurons"):
     graph = graph_of(name)
     return build(graph, count_flops(graph, BATCH), grain=grain, blocks=BLOCKS[grain], fc=fc)
+
+
+def place(graph, h, partition, settings):
+    """Return the plan with counted costs, of which the hypergraphs here are built."""
+    return place_step(graph, h, partition, settings, profile=count_flops(graph, settings.batch))
 
 
 def partition_of(h, k, how):
@@ -138,7 +144,7 @@ def test_exchange_moves_no_byte_and_no_filter_between_parts(name, grain, monkeyp
     graph, h = graph_of(name), hypergraph_of(name, grain)
     partition = partition_of(h, 3, "random")
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules[place.__module__], "exchange", lambda graph, found: None)
+        patch.setattr(sys.modules[place_step.__module__], "exchange", lambda graph, found: None)
         before = place(graph, h, partition, settings_of(name, grain, 3))
     plan = place(graph, h, partition, settings_of(name, grain, 3))
     assert plan != before
@@ -173,3 +179,40 @@ def test_laws_hold_with_whole_linears(name, grain):
     assert planned_messages(plan) == expected
     assert all(len(layer.owners) == 1 for layer in plan.layers if layer.kind == "linear")
     check_metrics(graph, h, partition, plan)
+
+
+def measured_profile(graph):
+    """Return made-up costs, of which each layer's filters, kernels and tails have passes of their own."""
+    draw = np.random.default_rng(0).uniform
+    costs = [LayerCost(layer.name, *(Work(*draw(1, 9, 3)) for _ in range(3))) for layer in graph.layers]
+    return Profile("measured", "us", BATCH, tuple(costs))
+
+
+@pytest.mark.parametrize("fc", ["neurons", "whole"])
+@pytest.mark.parametrize("grain", ["coarse", "fine", "hybrid"])
+def test_planned_passes_are_the_profiles_and_add_up_to_the_weights(grain, fc):
+    graph, profile = graph_of("blocksnet"), measured_profile(graph_of("blocksnet"))
+    h = build(graph, profile, grain=grain, blocks=4, fc=fc)
+    settings = Settings(
+        model="blocksnet",
+        k=3,
+        imbalance=0.1,
+        grain=grain,
+        partitioner="random",
+        costs="measured",
+        batch=BATCH,
+        blocks=4,
+        fc=fc,
+    )
+    plan = place_step(graph, h, partition_of(h, 3, "random"), settings, profile=profile)
+    for number, layer in enumerate(plan.layers):
+        own, cost = h.labels.layer_of == number, profile[layer.name]
+        is_kernel = h.labels.channel_start >= 0
+        check_passes(layer.work, h.weights[own & ~is_kernel], cost.tail if (own & is_kernel).any() else cost.filter)
+        check_passes(layer.kernel_work, h.weights[own & is_kernel], cost.kernel)
+
+
+def check_passes(work, weights, like):
+    assert work.total == weights.sum()
+    for name in ("forward", "backward", "update"):
+        assert getattr(work, name) == pytest.approx(work.total * getattr(like, name) / like.total, abs=1)

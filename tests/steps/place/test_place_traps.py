@@ -8,12 +8,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from brute_place import connectivity_volume, expected_messages, pairs_computed, pairs_read, planned_messages
+from test_place_laws import place
 from torch import nn
 
 from hyperplace.errors import UsageError
 from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
-from hyperplace.steps.place import place
 from hyperplace.steps.profile.flops import count_flops
 from hyperplace.values.partition import Partition
 from hyperplace.values.plan import Settings

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import pytest
 import torch
@@ -14,7 +14,9 @@ from hyperplace.steps.profile import measure as module
 from hyperplace.steps.profile.measure import measure
 from hyperplace.steps.profile.pieces import Unrunnable
 from hyperplace.steps.profile.stopwatch import Times
+from hyperplace.steps.profile.work import analytic
 from hyperplace.values.graph import Rule
+from hyperplace.values.profile import Work
 
 UPDATE_S = 0.25
 
@@ -23,16 +25,21 @@ def weight_size(piece):
     return max((math.prod(leaf.shape) for leaf in piece.leaves if leaf.is_state), default=0)
 
 
+def passes(size):
+    """Return what a row takes forward and backward, in ms; the two do not grow alike."""
+    return 10 + size, 20 + 3 * size
+
+
 @pytest.fixture
 def bench(monkeypatch):
-    """Make a run of r rows take r * (10 + size of the weight) ms forward, twice that backward; return what was run."""
+    """Make a run of r rows take r times `passes` of the size of its weight, in ms; return what was run."""
     ran = []
 
     def time_piece(piece, device):
         ran.append(piece)
         rows = piece.leaves[0].shape[0]
-        forward = rows * (10 + weight_size(piece)) / 1000
-        return Times(forward, 2 * forward, 5, 0.125)
+        forward, backward = passes(weight_size(piece))
+        return Times(Work(rows * forward / 1000, rows * backward / 1000), 5, 0.125)
 
     monkeypatch.setattr(module, "time_piece", time_piece)
     monkeypatch.setattr(module, "time_update", lambda shapes, device: UPDATE_S if shapes else 0.0)
@@ -41,7 +48,7 @@ def bench(monkeypatch):
 
 def test_a_filter_costs_the_mean_of_its_share_of_the_whole_and_of_half(bench):
     cost = measure(chain(nn.Conv2d(4, 6, 1), nn.ReLU()), 8)["members.0"]
-    whole, half, tail = 3 * (10 + 24), 3 * (10 + 12), 3 * 10  # ms a row
+    whole, half, tail = sum(passes(24)), sum(passes(12)), sum(passes(0))
     us = 1000 * 8
     assert cost.tail_work == pytest.approx(tail / 6 * us)
     assert cost.filter_work == pytest.approx(((whole / 6 + half / 3) / 2 + tail / 6) * us + UPDATE_S / 6 * 1e6)
@@ -49,18 +56,34 @@ def test_a_filter_costs_the_mean_of_its_share_of_the_whole_and_of_half(bench):
     assert cost.kernel_work == pytest.approx(kernel * us + UPDATE_S / 24 * 1e6)
 
 
+@pytest.mark.parametrize(("name", "number"), [("forward", 0), ("backward", 1)])
+def test_each_pass_has_its_own_mean(bench, name, number):
+    cost = measure(chain(nn.Conv2d(4, 6, 1), nn.ReLU()), 8)["members.0"]
+    whole, half, tail = (passes(size)[number] * 1000 * 8 for size in (24, 12, 0))
+    assert getattr(cost.tail, name) == pytest.approx(tail / 6)
+    assert getattr(cost.filter, name) == pytest.approx((whole / 6 + half / 3) / 2 + tail / 6)
+    assert getattr(cost.kernel, name) == pytest.approx((whole / 24 + half / 12 + half / 12) / 3)
+
+
+def test_the_update_does_not_grow_with_the_batch(bench):
+    for batch in (8, 64):
+        cost = measure(chain(nn.Conv2d(4, 6, 1), nn.ReLU()), batch)["members.0"]
+        updates = (cost.filter.update, cost.kernel.update, cost.tail.update)
+        assert updates == (pytest.approx(UPDATE_S / 6 * 1e6), pytest.approx(UPDATE_S / 24 * 1e6), 0)
+
+
 def test_the_timing_says_what_was_run(bench):
     timing = measure(chain(nn.Conv2d(4, 6, 1), nn.ReLU()), 20)["members.0"].timing
     assert (timing.rows, timing.repeats, timing.spread, timing.update_s) == (16, 5, 0.125, UPDATE_S)
-    assert timing.forward_s == pytest.approx(16 * 0.034)
-    assert timing.backward_s == pytest.approx(16 * 0.068)
-    assert timing.tail_s == pytest.approx(16 * 0.030)
-    assert timing.half_filters_s == timing.half_channels_s == pytest.approx(16 * 0.066)
+    assert astuple(timing.anchor_s) == (pytest.approx(16 * 0.034), pytest.approx(16 * 0.092), 0)
+    assert astuple(timing.tail_s) == (pytest.approx(16 * 0.010), pytest.approx(16 * 0.020), 0)
+    assert astuple(timing.half_filters_s) == (pytest.approx(16 * 0.022), pytest.approx(16 * 0.056), 0)
+    assert timing.half_channels_s == timing.half_filters_s
 
 
 def test_a_grouped_layer_is_halved_by_groups(bench):
     cost = measure(chain(nn.Conv2d(6, 9, 1, groups=3), shape=(2, 6, 4, 4)), 2)["members.0"]
-    whole, one_group, half_channels = 3 * (10 + 18), 3 * (10 + 6), 3 * (10 + 9)
+    whole, one_group, half_channels = (sum(passes(size)) for size in (18, 6, 9))
     update = UPDATE_S * 1e6
     assert cost.filter_work == pytest.approx((whole / 9 + one_group / 3) / 2 * 2000 + update / 9)
     kernel = (whole / 18 + one_group / 6 + half_channels / 9) / 3
@@ -69,8 +92,8 @@ def test_a_grouped_layer_is_halved_by_groups(bench):
 
 def test_what_does_not_sum_over_channels_is_shared_out_evenly(bench):
     cost = measure(chain(nn.Conv2d(4, 4, 1, groups=4)), 2)["members.0"]
-    assert cost.filter_work == pytest.approx(3 * 14 / 4 * 2000 + UPDATE_S / 4 * 1e6)
-    assert cost.kernel_work == cost.tail_work == cost.timing.half_filters_s == 0
+    assert cost.filter_work == pytest.approx(sum(passes(4)) / 4 * 2000 + UPDATE_S / 4 * 1e6)
+    assert cost.kernel_work == cost.tail_work == cost.timing.half_filters_s.total == 0
 
 
 def test_inputs_cost_nothing(bench):
@@ -83,7 +106,7 @@ def test_equal_pieces_are_run_once(bench):
     profile = measure(chain(nn.Conv2d(4, 4, 1), *pair, nn.MaxPool2d(2)), 8)
     # The first convolution wants no gradient of the model's input, the last has another tail.
     assert len(bench) == len(set(bench)) == 3 + 3 + 2
-    assert profile["members.1"].timing.forward_s == profile["members.3"].timing.forward_s
+    assert profile["members.1"].timing.anchor_s == profile["members.3"].timing.anchor_s
 
 
 @pytest.mark.parametrize(
@@ -108,7 +131,7 @@ def failing(monkeypatch, names, graph):
     def time_piece(piece, device):
         if piece.calls[0].op in ops:
             raise Unrunnable("no such luck")
-        return Times(0.0005, 0.0005, 3, 0.0)
+        return Times(Work(0.0005, 0.0005), 3, 0.0)
 
     monkeypatch.setattr(module, "time_piece", time_piece)
     monkeypatch.setattr(module, "time_update", lambda shapes, device: 0.0)
@@ -125,6 +148,7 @@ def test_a_layer_that_does_not_run_is_estimated_at_the_pace_of_the_others(monkey
     cost = profile["members.2"]
     assert cost.filter_work * 3 == pytest.approx(pace * 240)
     assert cost.kernel_work * 240 == pytest.approx(pace * 240)
+    assert cost.filter == analytic(cost.filter_work)
     assert cost.note == "not run (no such luck); estimated from its multiply-adds"
     assert cost.timing is None
 
@@ -158,8 +182,8 @@ def test_every_odd_layer_runs(name):
 def test_every_summing_layer_is_sliced(name):
     cost = measure(SLICED[name](), 4, threads=1).layers[1]
     assert cost.note == ""
-    assert cost.timing.half_filters_s > 0
-    assert cost.timing.half_channels_s > 0
+    assert cost.timing.half_filters_s.total > 0
+    assert cost.timing.half_channels_s.total > 0
 
 
 def test_what_does_not_run_with_other_rows_runs_with_those_captured():
@@ -188,7 +212,7 @@ def test_the_caller_finds_torch_as_it_was():
     with torch.no_grad():
         profile = measure(graph, 2, threads=threads + 1)
         assert not torch.is_grad_enabled()
-    assert profile["members.0"].timing.backward_s > 0
+    assert profile["members.0"].timing.anchor_s.backward > 0
     assert torch.get_num_threads() == threads
     assert torch.equal(torch.get_rng_state(), state)
 

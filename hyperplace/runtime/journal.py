@@ -1,0 +1,62 @@
+"""What a rank did when, and what it is doing now."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hyperplace.values.program import Program
+from hyperplace.values.timeline import Event, Timeline
+
+T = TypeVar("T")
+Record = tuple[str, int, int, int, int]  # kind, segment, mini-batch, start and end in ns
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What a rank is at: forward, backward, loss, update or load; of which segment and mini-batch."""
+
+    what: str = ""
+    segment: int = 0
+    batch: int = 0
+
+
+class Journal:
+    """One rank's notes; times are taken only where a timeline is wanted."""
+
+    def __init__(self, *, is_kept: bool) -> None:
+        self._is_kept = is_kept
+        self.now = Doing()
+        self.records: list[Record] = []
+
+    def begin(self, what: str, segment: int, batch: int) -> None:
+        self.now = Doing(what, segment, batch)
+
+    def timed(self, kind: str, work: Callable[[], T]) -> T:
+        """Do some work of what is at hand, and note how long it took; predictions have no number and are left out."""
+        now = self.now
+        if not self._is_kept or now.batch < 0:
+            return work()
+        start = time.perf_counter_ns()
+        result = work()
+        self.records.append((kind, now.segment, now.batch, start, time.perf_counter_ns()))
+        return result
+
+
+def timeline_of(program: Program, journals: Sequence[Journal]) -> Timeline:
+    """Return all that the ranks have noted; time begins with the first event."""
+    records = [(part, record) for part, journal in enumerate(journals) for record in list(journal.records)]
+    begin = min((record[3] for _, record in records), default=0)
+    events = [
+        Event(part, kind, _label(program, part, kind, index), batch, (start_ns - begin) / 1e3, (stop_ns - begin) / 1e3)
+        for part, (kind, index, batch, start_ns, stop_ns) in records
+    ]
+    return Timeline(len(journals), tuple(events))
+
+
+def _label(program: Program, part: int, kind: str, index: int) -> str:
+    segments = program.parts[part].segments
+    layers = segments[index].layers if segments else ()
+    if kind == "update" or not layers:
+        return kind
+    return layers[0] if len(layers) == 1 else f"{layers[0]} .. {layers[-1]}"

@@ -1,0 +1,87 @@
+"""What steps cost: the passes of a layer's work shared out by cells and kernels, and the bytes they keep in between."""
+
+from hyperplace.steps.lower.norms import norm_calls
+from hyperplace.steps.lower.steps import Stage, Step
+from hyperplace.values.graph import Graph, Layer
+from hyperplace.values.plan import Plan
+from hyperplace.values.profile import Profile, Work
+from hyperplace.values.program import Piece
+from hyperplace.values.ranges import count
+
+
+class Costs:
+    """The costs of a plan's layers: those of a profile, or as the plan itself has them."""
+
+    def __init__(self, graph: Graph, plan: Plan, profile: Profile | None) -> None:
+        self._graph, self._batch = graph, plan.settings.batch
+        size, self.unit = (1.0, profile.unit) if profile else _size_and_unit(plan.metrics.work_unit)
+        self._cells: dict[str, Work] = {}  # of all cells of a layer
+        self._kernels: dict[str, Work] = {}  # of all its kernels, where these are weighed apart
+        self._tails: dict[str, Work] = {}  # what of its cells comes after the anchor, as far as that is known
+        for layer, planned in zip(graph.layers, plan.layers, strict=True):
+            if profile is None:
+                cells, kernels = planned.work, planned.kernel_work
+                self._cells[layer.name] = Work(cells.forward, cells.backward, cells.update) * size
+                self._kernels[layer.name] = Work(kernels.forward, kernels.backward, kernels.update) * size
+                self._tails[layer.name] = Work()
+            else:
+                cost = profile[layer.name]
+                self._tails[layer.name] = cost.tail * layer.num_filters
+                is_fine = bool(planned.kernel_work.total)
+                self._cells[layer.name] = (cost.tail if is_fine else cost.filter) * layer.num_filters
+                self._kernels[layer.name] = cost.kernel * _kernels(layer) if is_fine else Work()
+
+    def rounded(self, work: float) -> float:
+        """Return work as it stands in a program: whole FLOPs, or tenths of a microsecond."""
+        return round(work) if self.unit == "flops" else round(work, 1)
+
+    def passes(self, steps: tuple[Step, ...]) -> Work:
+        """Return the work of steps, forward and backward."""
+        return sum(map(self._of_step, steps), Work())
+
+    def _of_step(self, step: Step) -> Work:
+        if step.stage in (Stage.INPUT, Stage.TOTAL, Stage.OUTPUT):
+            return Work()
+        layer = self._graph[step.layer]
+        if step.stage is Stage.PARTIAL:
+            area = sum(count(shard.filters) * count(shard.channels) for shard in step.shards)
+            return self._kernels[layer.name] * (area / _kernels(layer))
+        work = self._cells[layer.name]
+        if norms := norm_calls(layer):
+            tail = self._tails[layer.name]
+            if step.run:
+                work = tail / len(norms)
+            elif step.is_run:
+                work = work - tail
+        if step.stage is not Stage.FINISH and not step.shards:
+            work = work + self._kernels[layer.name]
+        return work * self._share(layer, step)
+
+    def _share(self, layer: Layer, step: Step) -> float:
+        cells = sum(count(tile.filters) * count((tile.rows,)) for tile in step.tiles)
+        return cells / (layer.num_filters * self._batch)
+
+    def update(self, layer: str, piece: Piece) -> float:
+        """Return the work of updating a piece of a layer's parameters."""
+        total = self._graph[layer].parameter_bytes
+        work = self._cells[layer].update + self._kernels[layer].update
+        return work * piece.num_bytes / total if total else 0.0
+
+    def saved_bytes(self, steps: tuple[Step, ...]) -> int:
+        """Return what steps keep of a planned mini-batch for their backward pass, messages and copies apart."""
+        made = [step for step in steps if step.stage in (Stage.COMPUTE, Stage.FINISH) and not step.run]
+        return sum(
+            count(tile.filters) * count((tile.rows,)) * self._graph[step.layer].saved_bytes
+            for step in made
+            for tile in step.tiles
+        )
+
+
+def _kernels(layer: Layer) -> int:
+    return layer.num_filters * max(1, layer.operands[0].num_channels // layer.groups)
+
+
+def _size_and_unit(work_unit: str) -> tuple[float, str]:
+    """Return how large a plan's unit of work is: (37632.0, "flops") of `37632 flops`."""
+    size, _, unit = work_unit.rpartition(" ")
+    return float(size or 1), unit

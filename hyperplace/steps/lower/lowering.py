@@ -1,0 +1,113 @@
+"""A plan on its way to steps: the parts so far, and what all kinds of layers need to add to them."""
+
+from dataclasses import replace
+
+from hyperplace.steps.lower.holdings import Held, wanted
+from hyperplace.steps.lower.names import Names
+from hyperplace.steps.lower.norms import read_in_run
+from hyperplace.steps.lower.sharing import sharings
+from hyperplace.steps.lower.steps import PartSteps, Sent, Step, Tile
+from hyperplace.steps.lower.types import output_type
+from hyperplace.values.graph import Graph, Layer, Reads, TensorType
+from hyperplace.values.plan import Owner, Plan, PlannedLayer, Range, Ranges, Reduction, Transfer
+from hyperplace.values.program import Message
+from hyperplace.values.ranges import merged
+
+
+class Lowering:
+    """The steps of all parts, built layer by layer."""
+
+    def __init__(self, graph: Graph, plan: Plan, names: Names) -> None:
+        self.graph, self.plan, self.names = graph, plan, names
+        self.all_rows = (0, plan.settings.batch)
+        self.parts = [PartSteps(part) for part in range(plan.settings.k)]
+        self.messages: list[Message] = []
+        self.sharings = sharings(plan)
+        self.reductions: dict[str, list[Reduction]] = {layer.name: [] for layer in graph.layers}
+        self._transfers: dict[str, list[Transfer]] = {layer.name: [] for layer in graph.layers}
+        for transfer in plan.transfers:
+            self._transfers[transfer.layer].append(transfer)
+        for reduction in plan.reductions:
+            self.reductions[reduction.layer].append(reduction)
+
+    def tiles(self, layer: Layer, planned: PlannedLayer, part: int) -> tuple[Tile, ...]:
+        """Return a part's pieces of a layer; several are told apart by their rows."""
+        mine = [owner for owner in planned.owners if owner.part == part]
+        return tuple(self._tile(layer, owner, is_one=len(mine) == 1) for owner in mine)
+
+    def _tile(self, layer: Layer, owner: Owner, *, is_one: bool) -> Tile:
+        name = self.names(layer.name) if is_one else self.names(layer.name, "rows", *owner.rows)
+        operands = [
+            wanted(operand, channels_read(layer, number, owner.filters))
+            for number, operand in enumerate(layer.operands)
+        ]
+        return Tile(name, owner.filters, owner.rows, tuple(operands))
+
+    def reads(self, layer: Layer, tiles: tuple[Tile, ...], part: int, run: int | None = None) -> list[str]:
+        """Return the tensors that hold the operands of tiles: all, or those that one run of the calls reads."""
+        names = set() if run is None else read_in_run(layer, run)
+        return [
+            variable
+            for tile in tiles
+            for operand, pieces in zip(layer.operands, tile.operands, strict=True)
+            if run is None or operand.value in names
+            for variable in self.parts[part].variables(pieces, tile.rows)
+        ]
+
+    def add_made(self, step: Step, layer: Layer, number: int) -> None:
+        """Add the step that makes a part's tiles, enter them as held, and their transfers at the receivers."""
+        part, results = self.parts[number], layer.results or (0,)
+        makes = [(0, tile.held) for tile in step.tiles]
+        if layer.results:
+            (tile,) = step.tiles
+            makes = [(r, Held(self.names(layer.name, r), tile.filters, tile.rows)) for r in results]
+        for result, held in makes:
+            part.hold(layer.name, result, held)
+        sends = [
+            self._transferred(layer, transfer, result)
+            for transfer in self._transfers[layer.name]
+            if transfer.source == number
+            for result in results
+        ]
+        part.steps.append(replace(step, makes=tuple(held.variable for _, held in makes), sends=tuple(sends)))
+
+    def _transferred(self, layer: Layer, transfer: Transfer, result: int) -> Sent:
+        """Enter a transfer at its receiver; several between the same two parts are told apart by their rows."""
+        pair = (transfer.source, transfer.target)
+        is_one = sum((t.source, t.target) == pair for t in self._transfers[layer.name]) == 1
+        words = [result] if layer.results else []
+        name = self.names(layer.name, *words) if is_one else self.names(layer.name, *words, "rows", *transfer.rows)
+        kind, rows = output_type(layer, result, transfer.filters, transfer.rows)
+        message, variable = self.message(name, *pair, kind, rows, learns=transfer.learns)
+        self.parts[transfer.target].hold(layer.name, result, Held(variable, transfer.filters, transfer.rows))
+        return Sent(message, transfer.filters, transfer.rows, result)
+
+    def message(
+        self,
+        name: str,
+        source: int,
+        target: int,
+        kind: TensorType,
+        rows: Range | None = None,
+        *,
+        learns: bool = True,
+        planned: bool = True,
+    ) -> tuple[Message, str]:
+        """Enter a message at its receiver; return it with what it is called there."""
+        message = Message(
+            len(self.messages), name, source, target, kind.shape, kind.dtype, rows, learns=learns, planned=planned
+        )
+        variable = self.names(name, "from", source)
+        self.messages.append(message)
+        self.parts[target].received[variable] = message
+        return message, variable
+
+
+def channels_read(layer: Layer, operand: int, filters: Ranges) -> Ranges:
+    """Return the channels of an operand that the filters read, as sorted ranges apart from each other."""
+    reads = layer.operands[operand]
+    if reads.reads is Reads.SAME:
+        return filters
+    if reads.reads is Reads.ALL:
+        return ((0, reads.num_channels),)
+    return merged(tuple(sorted({layer.channels_read(reads, *span) for span in filters})))

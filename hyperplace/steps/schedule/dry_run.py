@@ -1,0 +1,186 @@
+"""Run a schedule without computing anything: does it end, how long does a mini-batch take, what is held meanwhile.
+
+Every part does its actions in order, each as soon as what it needs is done; messages take no time. So the period is the
+best that parts which only wait for each other can reach.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from hyperplace.errors import UsageError
+from hyperplace.steps.schedule.needs import Needs, Node, needs_of
+from hyperplace.steps.schedule.schedule import durations
+from hyperplace.values.program import PartProgram, Program, Receive, Send
+from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, UPDATE, Schedule
+
+ROUNDS = 4  # of as many mini-batches as there can be in flight, between filling the pipe and letting it run dry
+
+Done = tuple[int, Node]  # a mini-batch's action
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a run of some mini-batches takes; times in the program's unit, bytes for mini-batches as planned."""
+
+    period: float  # from mini-batch to mini-batch, once the pipe is full
+    length: float  # of all mini-batches
+    busy: tuple[float, ...]  # of every part, for one mini-batch
+    live: tuple[int, ...]  # most mini-batches a part holds activations of
+    saved_bytes: tuple[int, ...]  # most that a part keeps for backward passes, with what it has received
+    waiting_bytes: tuple[int, ...]  # most that has been sent to a part and not yet been taken
+
+
+@dataclass
+class _Part:
+    """One part on its way through its actions."""
+
+    todo: list[Done]
+    place: int = 0
+    time: float = 0.0
+
+
+def dry_run(program: Program, schedule: Schedule, num_batches: int | None = None) -> DryRun:
+    """Run mini-batches through a schedule; raise UsageError if parts wait for each other, or an action is missing."""
+    kinds = {action.kind for row in schedule.actions for action in row}
+    needs = needs_of(program, is_sync=UPDATE not in kinds, clips=NORM in kinds)
+    _check_complete(program, schedule, needs)
+    count = num_batches or (ROUNDS + 2) * (schedule.depth + 1)
+    parts = [_Part(list(_todo(schedule, p, count))) for p in range(len(program.parts))]
+    ends = _run(parts, needs, durations(program, needs))
+    return _summary(program, parts, ends, schedule.depth + 1)
+
+
+def _todo(schedule: Schedule, part: int, num_batches: int) -> Iterator[Done]:
+    """Yield a part's actions in order: its row again and again, for the mini-batches that there are."""
+    for tick in range(num_batches + schedule.depth):
+        for action in schedule.actions[part]:
+            if 0 <= tick - action.offset < num_batches:
+                yield tick - action.offset, (part, action.kind, action.segment)
+
+
+def _check_complete(program: Program, schedule: Schedule, needs: Needs) -> None:
+    if len(schedule.actions) != len(program.parts):
+        raise UsageError(f"the schedule has {len(schedule.actions)} parts, the program {len(program.parts)}")
+    found = [(p, action.kind, action.segment) for p, row in enumerate(schedule.actions) for action in row]
+    if sorted(found) != sorted(needs):
+        wrong = sorted(set(found) ^ set(needs)) or sorted(node for node in set(found) if found.count(node) > 1)
+        part, kind, segment = wrong[0]
+        raise UsageError(
+            f"the schedule has {kind}{segment} of part {part} {found.count(wrong[0])} times instead of once"
+        )
+
+
+def _run(parts: Sequence[_Part], needs: Needs, work: dict[Node, float]) -> dict[Done, float]:
+    """Let every part go as far as it can, again and again; return when every action ends."""
+    ends: dict[Done, float] = {}
+    is_moving = True
+    while is_moving:
+        is_moving = False
+        for part in parts:
+            while part.place < len(part.todo):
+                batch, node = part.todo[part.place]
+                wanted = [(batch, need) for need in needs[node]]
+                if not all(one in ends for one in wanted):
+                    break
+                part.time = max([part.time, *(ends[one] for one in wanted)]) + work[node]
+                ends[batch, node] = part.time
+                part.place += 1
+                is_moving = True
+    if stuck := [part.todo[part.place] for part in parts if part.place < len(part.todo)]:
+        waits = ", ".join(f"part {node[0]} before {node[1]}{node[2]} of mini-batch {batch}" for batch, node in stuck)
+        raise UsageError(f"the schedule never ends: {waits} wait for each other")
+    return ends
+
+
+def _summary(program: Program, parts: Sequence[_Part], ends: dict[Done, float], depth: int) -> DryRun:
+    """Return what the ends of all actions say; the first and the last `depth` mini-batches fill and drain the pipe."""
+    work = durations(program, {node for _, node in ends})
+    last = [0.0] * (1 + max((batch for batch, _ in ends), default=0))
+    for (batch, _), end in ends.items():
+        last[batch] = max(last[batch], end)
+    first, final = depth - 1, len(last) - 1 - depth
+    moments = _Moments(program, ends, work)
+    numbers = range(len(parts))
+    return DryRun(
+        period=(last[final] - last[first]) / (final - first) if final > first else last[-1] / len(last),
+        length=max(last),
+        busy=tuple(sum(time for node, time in work.items() if node[0] == p) for p in numbers),
+        live=tuple(_most(moments.live(p)) for p in numbers),
+        saved_bytes=tuple(_most(moments.saved(p)) for p in numbers),
+        waiting_bytes=tuple(_most(moments.waiting(p)) for p in numbers),
+    )
+
+
+Change = tuple[float, int]  # when, by how much
+
+
+def _most(changes: Iterable[Change]) -> int:
+    """Return the largest sum on the way; of what changes at one time, what goes away goes first."""
+    total = most = 0
+    for _, amount in sorted(changes):
+        total += amount
+        most = max(most, total)
+    return most
+
+
+class _Moments:
+    """When things are held, from the ends of all actions."""
+
+    def __init__(self, program: Program, ends: dict[Done, float], work: dict[Node, float]) -> None:
+        self._program, self._ends, self._work = program, ends, work
+        self._batches = sorted({batch for batch, _ in ends})
+        self._taken = [_first_takers(part) for part in program.parts]
+
+    def _begin(self, batch: int, node: Node) -> float:
+        return self._ends[batch, node] - self._work[node]
+
+    def live(self, p: int) -> Iterator[Change]:
+        """Yield +1 and -1 for every mini-batch that a part begins and is done with."""
+        segments = range(len(self._program.parts[p].segments))
+        for batch in self._batches if segments else ():
+            yield min(self._begin(batch, (p, FORWARD, s)) for s in segments), 1
+            yield max(self._ends[batch, (p, BACKWARD, s)] for s in segments), -1
+
+    def saved(self, p: int) -> Iterator[Change]:
+        """Yield what a part keeps from a segment's forward to its backward pass, and of every message it takes."""
+        for batch in self._batches:
+            for s, segment in enumerate(self._program.parts[p].segments):
+                taken = [self._bytes(number) for number, first in self._taken[p].items() if first == s]
+                amount = segment.saved_bytes + sum(taken)
+                yield self._begin(batch, (p, FORWARD, s)), amount
+                yield self._ends[batch, (p, BACKWARD, s)], -amount
+
+    def waiting(self, p: int) -> Iterator[Change]:
+        """Yield every message to a part, from when it is sent until it is taken; gradients that come back too."""
+        for batch in self._batches:
+            for number, first in self._taken[p].items():
+                source = self._sender(number)
+                yield self._ends[batch, (*source[:1], FORWARD, source[1])], self._bytes(number)
+                yield self._begin(batch, (p, FORWARD, first)), -self._bytes(number)
+            for message in self._program.messages:
+                if message.source == p and message.learns:
+                    first = self._taken[message.target][message.number]
+                    yield self._ends[batch, (message.target, BACKWARD, first)], self._bytes(message.number)
+                    yield (
+                        self._begin(batch, (p, BACKWARD, self._sender(message.number)[1])),
+                        -self._bytes(message.number),
+                    )
+
+    def _bytes(self, number: int) -> int:
+        return self._program.messages[number].num_bytes(self._program.batch, self._program.batch)
+
+    def _sender(self, number: int) -> tuple[int, int]:
+        """Return the part and segment that send a message."""
+        p = self._program.messages[number].source
+        segments = self._program.parts[p].segments
+        return p, next(s for s, one in enumerate(segments) if Send(number) in one.gives)
+
+
+def _first_takers(part: PartProgram) -> dict[int, int]:
+    """Return for every message that a part receives the first segment that takes it."""
+    first: dict[int, int] = {}
+    for index, segment in enumerate(part.segments):
+        for take in segment.takes:
+            if isinstance(take, Receive):
+                first.setdefault(take.message, index)
+    return first

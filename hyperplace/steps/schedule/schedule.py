@@ -1,0 +1,150 @@
+"""Find the order in which parts run: Program -> Schedule.
+
+The order is known before anything runs, whatever the threads or networks do: the same weights are seen by the same
+mini-batches in every run, and a part that waits always waits for something that will come.
+
+It is found by modulo scheduling: actions of one mini-batch are given start times that respect what they need and never
+overlap, modulo the period, with those of other mini-batches on the same part. The period is the shortest, from the
+heaviest part's work upwards, for which no action lies more than `in_flight` - 1 ticks behind.
+"""
+
+from bisect import insort
+from collections.abc import Iterable
+from math import ceil
+
+from hyperplace.steps.schedule.needs import Needs, Node, needs_of
+from hyperplace.values.loans import find_loans, users_of
+from hyperplace.values.program import Program
+from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, UPDATE, Action, Schedule
+
+LEAST_SHARE = 1e-6  # of all work, for segments that only pass something on: starts must differ
+GROWTH = 1.03  # of the period, from try to try
+SLACKS = (0.3, 0.1, 0.0)  # of the period: how long a message may take before somebody waits; the most that fits is used
+TOLERANCE = 1e-9  # of the period, for sums that round; far below the least work
+
+Spans = dict[Node, tuple[float, float]]  # start and end of every action, on one mini-batch's time line
+
+
+def schedule(program: Program, in_flight: int = 4, *, is_sync: bool = False, clips: bool = False) -> Schedule:
+    """Return the order in which the parts run their segments with at most `in_flight` mini-batches under way.
+
+    `is_sync`: all parts update on a command of their own, so nobody updates here. `clips`: gradients are scaled by the
+    norm of all parts' together.
+    """
+    needs = needs_of(program, is_sync=is_sync, clips=clips)
+    work = durations(program, needs)
+    starts, period = _starts(program, needs, work, in_flight)
+    spans = {node: (start, start + work[node]) for node, start in starts.items()}
+    actions = _rows(starts, period, len(program.parts))
+    depth = max((action.offset for row in actions for action in row), default=0)
+    loans = () if is_sync else find_loans(program.parts)
+    delays = {
+        (owner, name): _delay(spans, period, depth, owner, users)
+        for (owner, name), users in users_of(program.parts, loans).items()
+    }
+    return Schedule(actions, delays)
+
+
+def _starts(program: Program, needs: Needs, work: dict[Node, float], in_flight: int) -> tuple[dict[Node, float], float]:
+    """Return a start for every action, and the period with which they repeat."""
+    order = _topological(needs)
+    total = sum(work.values())
+    period = max((sum(work[n] for n in work if n[0] == p) for p in range(len(program.parts))), default=1.0)
+    while in_flight > 1 and period < total:
+        for slack in SLACKS:
+            starts = _placed(order, needs, work, period, slack * period)
+            if starts is not None and all(start // period < in_flight for start in starts.values()):
+                return starts, period
+        period *= GROWTH
+    return _placed(order, needs, work, 2 * total + 1, 0.0) or {}, 2 * total + 1
+
+
+def durations(program: Program, nodes: Iterable[Node]) -> dict[Node, float]:
+    """Return the work of every action; updates without one of their own come after the last backward pass."""
+    work: dict[Node, float] = {}
+    updates = {node[0] for node in nodes if node[1] == UPDATE}
+    least = max(1.0, LEAST_SHARE * program.total_work)
+    for p, part in enumerate(program.parts):
+        for s, segment in enumerate(part.segments):
+            late = part.update if s == 0 and p not in updates else 0.0
+            work[p, FORWARD, s] = max(segment.forward, least)
+            work[p, BACKWARD, s] = max(segment.backward + late, least)
+        work |= {node: max(part.update, least) for node in nodes if node[:2] == (p, UPDATE)}
+        work |= {node: least for node in nodes if node[:2] == (p, NORM)}
+    return work
+
+
+def _delay(spans: Spans, period: float, depth: int, owner: int, users: Iterable[tuple[int, int]]) -> int:
+    """Return after how many ticks an owner's update is done before any user, a part's segment, runs forward."""
+    begin = min(spans[part, FORWARD, segment][0] for part, segment in users)
+    ticks = ceil((spans[owner, UPDATE, 0][1] - begin) / period - TOLERANCE)
+    # An update that ends just after its last tick still begins in it, so nobody waits in a circle for it.
+    return min(max(1, ticks), depth + 1)
+
+
+def _topological(needs: Needs) -> list[Node]:
+    """Return the actions so that what each needs comes first; forward before backward, by segment where free."""
+    order: list[Node] = []
+    done: set[Node] = set()
+    todo = sorted((n for n in needs if n[1] == FORWARD), key=lambda n: (n[2], n[0]))
+    todo += sorted((n for n in needs if n[1] == BACKWARD), key=lambda n: (-n[2], n[0]))
+    todo += sorted(n for n in needs if n[1] in (NORM, UPDATE))
+    while todo:
+        ready = [n for n in todo if needs[n] <= done]
+        assert ready, "segments wait for each other in a circle"
+        order += ready
+        done |= set(ready)
+        todo = [n for n in todo if n not in done]
+    return order
+
+
+def _placed(
+    order: list[Node], needs: Needs, work: dict[Node, float], period: float, slack: float
+) -> dict[Node, float] | None:
+    """Return a start for every action, or None if one finds no gap on its part that repeats with the period."""
+    busy: dict[int, list[tuple[float, float]]] = {}
+    starts: dict[Node, float] = {}
+    for node in order:
+        ready = max((starts[n] + work[n] + (slack if n[0] != node[0] else 0.0) for n in needs[node]), default=0.0)
+        start = _gap(busy.setdefault(node[0], []), ready, work[node], period)
+        if start is None:
+            return None
+        starts[node] = start
+        for low, high in _folded(start, start + work[node], period):
+            insort(busy[node[0]], (low, high))
+    return starts
+
+
+def _gap(busy: list[tuple[float, float]], ready: float, length: float, period: float) -> float | None:
+    """Return the first start, not before `ready`, that keeps clear of what is busy in every period."""
+    tolerance = TOLERANCE * period
+    for candidate in (ready, *_ends_after(busy, ready, period)):
+        pieces = _folded(candidate, candidate + length, period)
+        if all(
+            high <= low_b + tolerance or low >= high_b - tolerance for low, high in pieces for low_b, high_b in busy
+        ):
+            return candidate
+    return None
+
+
+def _ends_after(busy: list[tuple[float, float]], ready: float, period: float) -> list[float]:
+    base = ready // period * period
+    ends = {base + shift + high for _, high in busy for shift in (0.0, period)}
+    return sorted(end for end in ends if ready < end < ready + period)
+
+
+def _folded(start: float, stop: float, period: float) -> list[tuple[float, float]]:
+    """Return an interval as intervals within one period."""
+    low, length = start % period, stop - start
+    if length > period:
+        return [(0.0, period)]
+    if low + length <= period:
+        return [(low, low + length)]
+    return [(low, period), (0.0, low + length - period)]
+
+
+def _rows(starts: dict[Node, float], period: float, num_parts: int) -> tuple[tuple[Action, ...], ...]:
+    rows: list[list[tuple[float, Action]]] = [[] for _ in range(num_parts)]
+    for (p, kind, s), start in starts.items():
+        rows[p].append((start % period, Action(kind, s, int(start // period))))
+    return tuple(tuple(a for _, a in sorted(row, key=lambda item: item[0])) for row in rows)

@@ -1,0 +1,108 @@
+"""Which part holds copies of whose weights."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hyperplace.errors import UsageError
+from hyperplace.values.program import Copy, PartProgram, Piece
+from hyperplace.values.ranges import Range, Ranges
+
+
+@dataclass(frozen=True)
+class Loan:
+    """A slice of one part's weight of which another part has a copy."""
+
+    owner: int
+    borrower: int
+    lent: str  # the owner's attribute
+    copy: str  # the borrower's attribute; names the messages
+    spans: tuple[Ranges, ...]  # within the owner's piece
+
+
+def find_loans(parts: Sequence[PartProgram]) -> tuple[Loan, ...]:
+    """Return what parts lend each other; a part that runs nothing borrows nothing."""
+    return tuple(
+        _loan(parts, borrower, attribute, piece)
+        for borrower, part in enumerate(parts)
+        if part.segments
+        for attribute, piece in part.weights.items()
+        if isinstance(piece, Copy)
+    )
+
+
+def _loan(parts: Sequence[PartProgram], borrower: int, attribute: str, copy: Copy) -> Loan:
+    """Find the one piece of the owner that holds what is copied."""
+    owned = parts[copy.owner].weights if copy.owner in range(len(parts)) and copy.owner != borrower else {}
+    found = [
+        Loan(copy.owner, borrower, name, attribute, spans)
+        for name, piece in owned.items()
+        if not isinstance(piece, Copy) and (spans := _within(copy, piece)) is not None
+    ]
+    if len(found) != 1:
+        index = f"[{copy.index}]" if copy.index else ""
+        raise UsageError(
+            f"part {borrower} has a copy of {copy.name}{index}, but part {copy.owner} owns {len(found) or 'no'} pieces "
+            "with all of it instead of one; generate the program again"
+        )
+    return found[0]
+
+
+def _within(copy: Piece, piece: Piece) -> tuple[Ranges, ...] | None:
+    """Return where a copy lies within a piece; None if not all of it is there."""
+    if copy.name != piece.name or copy.shape != piece.shape:
+        return None
+    found = [_ranges_within(inner, outer) for inner, outer in zip(copy.spans, piece.spans, strict=True)]
+    spans = tuple(ranges for ranges in found if ranges is not None)
+    return spans if len(spans) == len(found) else None
+
+
+def located(ranges: Ranges) -> list[tuple[Range, int]]:
+    """Return every range with the place where it begins among its neighbours."""
+    found, offset = [], 0
+    for start, stop in ranges:
+        found.append(((start, stop), offset))
+        offset += stop - start
+    return found
+
+
+def _ranges_within(inner: Ranges, outer: Ranges) -> Ranges | None:
+    """Return ranges counted by place among the elements of the outer ones."""
+    found: list[Range] = []
+    for start, stop in inner:
+        while start < stop:
+            match = next(((low, high, at) for (low, high), at in located(outer) if low <= start < high), None)
+            if match is None:
+                return None
+            low, high, at = match
+            found.append((at + start - low, at + min(stop, high) - low))
+            start = min(stop, high)
+    return tuple(found)
+
+
+def borrowers(loans: Iterable[Loan]) -> dict[int, set[int]]:
+    """Return for every part that lends something to whom."""
+    found: dict[int, set[int]] = {}
+    for loan in loans:
+        found.setdefault(loan.owner, set()).add(loan.borrower)
+    return found
+
+
+def updaters(parts: Sequence[PartProgram], loans: Iterable[Loan]) -> dict[int, set[int]]:
+    """Return for every part that has weights of its own to whom it lends, be it to nobody."""
+    lenders = borrowers(loans)
+    owners = [p for p, part in enumerate(parts) if any(not isinstance(w, Copy) for w in part.weights.values())]
+    return {part: lenders.get(part, set()) for part in owners}
+
+
+def users_of(parts: Sequence[PartProgram], loans: Sequence[Loan]) -> dict[tuple[int, str], set[tuple[int, int]]]:
+    """Return for every weight that is lent, by its owner and attribute, the parts and segments that use it."""
+    users: dict[tuple[int, str], set[tuple[int, int]]] = {}
+    for loan in loans:
+        known = users.setdefault((loan.owner, loan.lent), _users(parts, loan.owner, loan.lent))
+        known |= _users(parts, loan.borrower, loan.copy)
+    return users
+
+
+def _users(parts: Sequence[PartProgram], number: int, attribute: str) -> set[tuple[int, int]]:
+    part = parts[number]
+    return {(number, index) for index in range(len(part.segments)) if attribute in part.weights_of(index)}
