@@ -1,6 +1,7 @@
 """What README, CONTRIBUTING and docs/ say is so: links, examples, commands, outputs and figures."""
 
 import csv
+import json
 import re
 import shlex
 import sys
@@ -61,6 +62,8 @@ def test_every_make_target_and_page_is_there():
     for name, page in PAGES.items():
         asked = {words[1] for code in quoted(page) if len(words := code.split()) > 1 and words[0] == "make"}
         assert asked <= targets, f"{name} names {asked - targets}"
+        scripts = re.findall(r"python (tests/\S+\.py)", "\n".join(quoted(page)))
+        assert all((ROOT / script).exists() for script in scripts), name
     for path in ROOT.glob("docs/*.md"):
         assert f"](docs/{path.name})" in PAGES["README.md"], "README leads to every page"
 
@@ -130,6 +133,20 @@ def test_the_outputs_of_the_command_line_are_true(tmp_path, monkeypatch, capsys)
         assert re.fullmatch(pattern(output), stripped(printed)), f"{command}\n{printed}"
     (program,) = re.findall(r"^```python\n(class .*?)^```", PAGES["docs/command-line.md"], re.DOTALL | re.MULTILINE)
     assert re.search(pattern(program), stripped(Path("lenet5_k2.py").read_text()))
+    (plan,) = re.findall(r"^```json\n(.*?)^```", PAGES["docs/file-formats.md"], re.DOTALL | re.MULTILINE)
+    shown = json.loads(re.sub(r",\s*\.\.\.", "", plan))
+    assert is_within(shown, json.loads(Path("results/lenet5-k2-coarse/plan.json").read_text()))
+    (start,) = re.findall(r"^```text\n(% .*?)```", PAGES["docs/file-formats.md"], re.DOTALL | re.MULTILINE)
+    assert Path("results/lenet5-k2-coarse/hypergraph.patoh").read_text().startswith(start)
+
+
+def is_within(shown, whole):
+    """Return whether all that is shown is there, in any place of a list."""
+    if isinstance(shown, dict):
+        return all(name in whole and is_within(value, whole[name]) for name, value in shown.items())
+    if isinstance(shown, list) and any(isinstance(value, dict) for value in shown):
+        return all(any(is_within(value, other) for other in whole) for value in shown)
+    return shown == whole
 
 
 def pattern(shown):

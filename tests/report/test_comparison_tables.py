@@ -148,6 +148,18 @@ def test_work_is_shown_in_a_unit_both_grains_share():
     assert work_scale([]).name == "units"
 
 
+def test_volumes_of_a_small_model_are_in_kib():
+    table = volume_table(replace(comparison("lenet5"), rows=(row("coarse", 2, 0.25, imbalance=0.1, model="lenet5"),)))
+    assert (table["forward KiB"], table["training KiB"]) == ((256,), (512,))
+
+
+def test_every_row_shows_the_seconds_of_its_own_search():
+    rows = [row("coarse", k, 1, imbalance=0.1, seconds=seconds) for k, seconds in ((2, 0.25), (4, 7.0))]
+    assert volume_table(replace(comparison(), rows=tuple(rows)))["search s"] == (0.25, 7.0)
+    timeless = replace(comparison(), rows=(row("coarse", 2, 1, imbalance=0.1),))
+    assert "search s" not in volume_table(timeless).headings
+
+
 def test_nothing_to_compare():
     empty = replace(comparison(), rows=())
     assert len(work_table(empty)) == len(volume_table(empty)) == len(epoch_table(empty)) == 0
