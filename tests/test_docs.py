@@ -69,7 +69,7 @@ def test_every_make_target_and_page_is_there():
 
 
 def python_blocks(name):
-    return [block for block in re.findall(r"```python\n(.*?)```", PAGES[name], re.DOTALL) if "compile(" in block]
+    return re.findall(r"```python\n(.*?)```", PAGES[name], re.DOTALL)
 
 
 def test_the_examples_of_training_run(tmp_path, monkeypatch, capsys):
@@ -87,7 +87,7 @@ def test_the_examples_of_training_run(tmp_path, monkeypatch, capsys):
         "epochs": 2,
     }
     monkeypatch.chdir(tmp_path)
-    blocks = python_blocks("docs/training.md")
+    blocks = [block for block in python_blocks("docs/python.md") if "compile(" in block]
     assert len(blocks) == 2
     for block in blocks:
         exec(block, names)
@@ -101,17 +101,36 @@ def test_the_examples_of_training_run(tmp_path, monkeypatch, capsys):
     assert found["extra"] == {"epoch": 1}
 
 
-def test_the_four_lines_of_readme_run():
+@pytest.fixture
+def names():
+    """Return what the examples take for granted."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.Flatten(), nn.Linear(128, 4))
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     loader = [(torch.randn(8, 3, 6, 6), torch.randint(4, (8,))) for _ in range(3)]
+    return {"hyperplace": hyperplace, "torch": torch, "F": F, "model": model, "sample": loader[0][0], "loader": loader}
+
+
+def test_the_four_lines_of_readme_run(names):
+    before = {name: tensor.clone() for name, tensor in names["model"].state_dict().items()}
     (block,) = python_blocks("README.md")
     assert len(block.splitlines()) == 4
-    names = {"hyperplace": hyperplace, "torch": torch, "F": F, "model": model, "sample": loader[0][0], "loader": loader}
     exec(block, names)
     assert len(names["losses"]) == 3
-    assert all(not torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert all(not torch.equal(before[name], tensor) for name, tensor in names["model"].state_dict().items())
+
+
+def test_the_examples_of_placing_run(names, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = [block for block in python_blocks("docs/python.md") if "compile(" not in block]
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(block, names)
+    assert hyperplace.load_plan("plan.json") == names["plan"]
+    text = hyperplace.emit(names["program"])
+    printed = capsys.readouterr().out
+    assert printed.startswith(text)
+    assert hyperplace.load_program(text) == names["program"]
+    assert "part 3: " in printed[len(text) :]
 
 
 def test_the_outputs_of_the_command_line_are_true(tmp_path, monkeypatch, capsys):

@@ -1,6 +1,7 @@
 """A plan as a document: the map of its layers, what every part does and holds, and the plan beside other placements."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from hyperplace.report.document import Column, Document, Figure, Section, Table, Text, Value
 from hyperplace.report.layermap import layer_map, part_list
@@ -97,35 +98,53 @@ def versus_section(plan: Plan, others: Sequence[ComparisonRow]) -> Section:
     return Section((versus_table(plan, others), *(Text(line, "alarm") for line in better_lines(plan, others))))
 
 
+@dataclass(frozen=True)
+class _Placement:
+    """A line beside the plan; None is what is not known."""
+
+    name: str
+    forward_bytes: int | None
+    training_bytes: int | None
+    max_over_avg: float | None
+    limit: str
+
+    @classmethod
+    def of(cls, row: ComparisonRow, imbalance: float) -> "_Placement":
+        if not row.has_figures:
+            return cls(row.method, None, None, None, "no result")
+        limit = "met" if row.meets(imbalance) else "over"
+        return cls(row.method, row.volume_bytes, row.training_volume_bytes, row.max_over_avg, limit)
+
+
 def versus_table(plan: Plan, others: Sequence[ComparisonRow]) -> Table:
     """Return this plan, the others and data parallelism; the ratio is of training volumes per iteration."""
-    settings, metrics = plan.settings, plan.metrics
-    ours = metrics.training_volume_bytes
-    rows = [ComparisonRow.of(f"this plan ({settings.grain}, {settings.partitioner})", plan, settings.imbalance, 0.0)]
-    rows += sorted(others, key=order_of)
-    known = [row for row in rows if row.has_figures]
-    scale = byte_scale(row.training_volume_bytes for row in known)
-    copied: list[int] = [] if _has_data_parallelism(others) else [metrics.data_parallel_bytes]
-    moved = [row.training_volume_bytes if row.has_figures else None for row in rows] + copied
-    none: list[Value] = [None] * len(copied)  # of data parallelism only its volume is known without a row
+    lines = _placements(plan, others)
+    ours = plan.metrics.training_volume_bytes
+    scale = byte_scale(line.training_bytes or 0 for line in lines if line.forward_bytes is not None)
+
+    def each(value: Callable[[_Placement], int | None], unit_bytes: int) -> list[Value]:
+        return [None if (n := value(line)) is None or not unit_bytes else n / unit_bytes for line in lines]
+
     return Table(
         (
-            Column.words("placement", [*(row.method for row in rows), *("data parallelism" for _ in copied)]),
-            Column.numbers(
-                "forward", [*(scale.of(r.volume_bytes) if r.has_figures else None for r in rows), *none], scale.name
-            ),
-            Column.numbers("training", [None if b is None else scale.of(b) for b in moved], scale.name),
-            Column.numbers("x this plan", [None if b is None or not ours else b / ours for b in moved], form=",.2f"),
-            Column.numbers("max/avg", [*(r.max_over_avg if r.has_figures else None for r in rows), *none], form=",.3f"),
-            Column.flags("limit", [*(_limit_word(row, plan) for row in rows), *("" for _ in copied)]),
+            Column.words("placement", [line.name for line in lines]),
+            Column.numbers("forward", each(lambda line: line.forward_bytes, scale.size), scale.name),
+            Column.numbers("training", each(lambda line: line.training_bytes, scale.size), scale.name),
+            Column.numbers("x this plan", each(lambda line: line.training_bytes, ours), form=",.2f"),
+            Column.numbers("max/avg", [line.max_over_avg for line in lines], form=",.3f"),
+            Column.flags("limit", [line.limit for line in lines]),
         )
     )
 
 
-def _limit_word(row: ComparisonRow, plan: Plan) -> str:
-    if not row.has_figures:
-        return "no result"
-    return "met" if row.meets(plan.settings.imbalance) else "over"
+def _placements(plan: Plan, others: Sequence[ComparisonRow]) -> list[_Placement]:
+    settings = plan.settings
+    name = f"this plan ({settings.grain}, {settings.partitioner})"
+    rows = [ComparisonRow.of(name, plan, settings.imbalance, 0.0), *sorted(others, key=order_of)]
+    lines = [_Placement.of(row, settings.imbalance) for row in rows]
+    if not _has_data_parallelism(others):  # its volume is known without a row
+        lines.append(_Placement("data parallelism", None, plan.metrics.data_parallel_bytes, None, ""))
+    return lines
 
 
 def better_lines(plan: Plan, others: Sequence[ComparisonRow]) -> list[str]:
