@@ -76,6 +76,18 @@ class Costs:
             for tile in step.tiles
         )
 
+    def largest_bytes(self, steps: tuple[Step, ...]) -> int:
+        """Return the bytes of the largest tensor that a layer makes in some steps, before its trailing operations."""
+        return max(
+            (
+                count(piece.filters) * count((piece.rows,)) * max(layer.map_bytes, layer.partial_bytes)
+                for step in steps
+                for layer in ([self._graph[step.layer]] if step.layer else [])
+                for piece in (*step.tiles, *step.shards)
+            ),
+            default=0,
+        )
+
 
 def _kernels(layer: Layer) -> int:
     return layer.num_filters * max(1, layer.operands[0].num_channels // layer.groups)

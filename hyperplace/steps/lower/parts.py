@@ -61,6 +61,7 @@ class PartWriter:
             backward=self._costs.rounded(work.backward),
             update=self._costs.rounded(sum(self._costs.update(layers[name], pieces[name]) for name in fresh)),
             saved_bytes=self._costs.saved_bytes(run.steps),
+            largest_bytes=self._costs.largest_bytes(run.steps),
             method=method,
         )
 
