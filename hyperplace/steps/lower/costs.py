@@ -78,15 +78,13 @@ class Costs:
 
     def largest_bytes(self, steps: tuple[Step, ...]) -> int:
         """Return the bytes of the largest tensor that a layer makes in some steps, before its trailing operations."""
-        return max(
-            (
-                count(piece.filters) * count((piece.rows,)) * max(layer.map_bytes, layer.partial_bytes)
-                for step in steps
-                for layer in ([self._graph[step.layer]] if step.layer else [])
-                for piece in (*step.tiles, *step.shards)
-            ),
-            default=0,
-        )
+        return max((self._largest(step) for step in steps if step.layer), default=0)
+
+    def _largest(self, step: Step) -> int:
+        layer = self._graph[step.layer]
+        cells = [count(tile.filters) * count((tile.rows,)) for tile in step.tiles]
+        cells += [count(shard.filters) * count((shard.rows,)) for shard in step.shards]
+        return max(cells, default=0) * max(layer.map_bytes, layer.partial_bytes)
 
 
 def _kernels(layer: Layer) -> int:
