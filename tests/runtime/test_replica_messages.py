@@ -125,6 +125,17 @@ def test_a_copy_without_a_gradient_gives_zeros(schedule):
 
 
 @pytest.mark.parametrize("schedule", ["async", "sync"])
+def test_an_owner_keeps_no_more_versions_than_are_in_flight(schedule):
+    """Also of a weight that it lends, and has no use for itself: part 2 runs the second layer only."""
+    layers = (Layer((0, 1), 2), Layer((1, 2), 1))
+    with trainer_of(layers, schedule=schedule, in_flight=3) as trainer:
+        for x, y in data(20):
+            trainer.step(x, y)
+        trainer.flush()
+        assert all(len(kept) <= 3 for rank in trainer.ranks for kept in rank.replicas._kept.values())
+
+
+@pytest.mark.parametrize("schedule", ["async", "sync"])
 def test_mailboxes_hold_no_more_than_what_is_in_flight(schedule):
     layers = data_parallel(3)
     with trainer_of(layers, schedule=schedule, in_flight=3) as trainer:

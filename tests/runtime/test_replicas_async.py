@@ -23,7 +23,16 @@ from schedule_cases import times_of
 MIXED = (Layer((0, 1), 0, 6), Layer((2,), 2, 12), Layer((1, 2), 1, 6))
 # Part 1 lends to 0 what 0 needs first, and part 2 owns what it does not use.
 CROSSED = (Layer((0, 1), 1, 4), Layer((1, 0, 2), 0, 4), Layer((0, 1), 2, 8))
-PROGRAMS = {"two": data_parallel(2), "three": data_parallel(3), "mixed": MIXED, "crossed": CROSSED}
+# Two parts with copies of each other's, and a layer alone in turn.
+IN_TURN = (Layer((0, 1), 0, 6), Layer((0,), 0, 12), Layer((1,), 1, 12), Layer((0, 1), 1, 6))
+PROGRAMS = {
+    "two": data_parallel(2),
+    "three": data_parallel(3),
+    "mixed": MIXED,
+    "crossed": CROSSED,
+    "in turn": IN_TURN,
+}
+OVERLAPPING = [name for name in PROGRAMS if name != "two"]  # two that do the same are busy all the time as it is
 
 
 def rows_of(schedule):
@@ -163,7 +172,7 @@ def test_weights_with_copies_are_stashed_in_any_case(name):
 
 
 @pytest.mark.parametrize("in_flight", [3, 4])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", OVERLAPPING)
 def test_several_in_flight_see_older_weights_than_one_after_the_other(name, in_flight):
     layers = PROGRAMS[name]
     trainer, ticks, *_ = run(layers, data(8), in_flight=in_flight)
@@ -176,6 +185,13 @@ def test_several_in_flight_see_older_weights_than_one_after_the_other(name, in_f
         wanted = [max(batch - seen[n][batch] for n in used) for batch in range(8)] if used else []
         assert sorted(wanted) == sorted(k for k, count in staleness.counts.items() for _ in range(count)), part
     assert {p for p, row in enumerate(rows_of(trainer.schedule)) if any(k == "U" for k, _, _ in row)} == lenders
+
+
+@pytest.mark.parametrize("in_flight", [2, 3, 4])
+def test_nobody_sees_older_weights_where_all_are_busy_without(in_flight):
+    layers = PROGRAMS["two"]
+    trainer, ticks, *_ = run(layers, data(8), in_flight=in_flight)
+    assert all(row == list(range(8)) for row in seen_versions(layers, trainer, ticks))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
