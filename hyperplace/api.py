@@ -23,7 +23,7 @@ from hyperplace.files.write import read_text, write_text
 from hyperplace.planning import Placement, capture, graph_for, partition, place, place_graph, profile, run, settled
 from hyperplace.steps.build import build
 from hyperplace.steps.emit import emit
-from hyperplace.steps.schedule import schedule
+from hyperplace.steps.schedule import dry_run, memory, schedule
 from hyperplace.values.comparison import METHOD_NAMES
 from hyperplace.values.plan import Plan
 from hyperplace.values.program import Program
@@ -37,6 +37,7 @@ __all__ = [
     "check_plan",
     "compare",
     "compile",
+    "dry_run",
     "emit",
     "generate",
     "grain_rows",
@@ -45,6 +46,7 @@ __all__ = [
     "load_plan",
     "load_program",
     "lower",
+    "memory",
     "micro_batches_for",
     "partition",
     "place",

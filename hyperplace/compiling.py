@@ -56,11 +56,11 @@ def check_plan(plan: Plan, model: "nn.Module | None" = None) -> tuple[Plan, list
     return derived(right), faults
 
 
-def runnable(graph: Graph, plan: Plan) -> "Runnable":
+def runnable(graph: Graph, plan: Plan, profile: Profile | None = None) -> "Runnable":
     """Return the plan of a captured model as a program that a Trainer runs."""
     from hyperplace.runtime import runnable as with_code
 
-    lowered = lower_step(graph, plan)
+    lowered = lower_step(graph, plan, profile)
     return with_code(lowered, emit(lowered))
 
 

@@ -22,7 +22,7 @@ import hyperplace
 from hyperplace.errors import FileError, HyperplaceError, TrainingError
 from hyperplace.runtime import RunSettings, Trainer, Training, load_checkpoint, save_checkpoint
 from hyperplace.runtime.gate import Gate
-from hyperplace.runtime.post import Stopped
+from hyperplace.runtime.transport import Stopped
 
 (X, Y), (OTHER_X, OTHER_Y) = batches(2)
 STRIDE = {"lines": 29, "bytecodes": 211}
@@ -195,7 +195,7 @@ def test_an_update_is_done_by_all_parts_or_by_none(schedule):
     go.set()
     trainer.step(X, Y).item()
     wanted = trainer.state_dict()
-    late = trainer.workers[0].weights
+    late = trainer.ranks[0].weights
     accumulate, reached = late.accumulate, threading.Event()
 
     def waits(version):
@@ -211,7 +211,7 @@ def test_an_update_is_done_by_all_parts_or_by_none(schedule):
     trainer.stop()
     stepping.join()
     assert same(trainer.state_dict(), wanted)
-    assert [worker.weights.number for worker in trainer.workers] == [1, 1]
+    assert [rank.weights.number for rank in trainer.ranks] == [1, 1]
 
 
 def test_a_closed_gate_lets_nobody_in_and_waits_for_who_is_inside():
@@ -236,7 +236,7 @@ def test_a_closed_gate_lets_nobody_in_and_waits_for_who_is_inside():
 
 @pytest.mark.timeout(60)
 def test_weights_can_be_saved_while_a_part_is_in_a_long_operation(tmp_path):
-    """Ctrl-C waited for the end of a long segment, up to 20 s, or saved while a worker still wrote."""
+    """Ctrl-C waited for the end of a long segment, up to 20 s, or saved while a part still wrote."""
     trainer, go = slow_trainer()
     trainer.step(X, Y)
     begin = time.monotonic()

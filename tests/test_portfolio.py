@@ -88,12 +88,12 @@ def searched(model, asked, time_limit_s=30.0, **more):
 @pytest.mark.parametrize(("k", "most_mib"), [(2, 98.0), (4, 252.5)])
 def test_vgg16_is_proven(k, most_mib):
     asked = settings(k, fc="whole")
-    graph, _ = zoo("vgg16")
+    graph, profile = zoo("vgg16")
     hypergraph, found, volume = searched(zoo("vgg16"), asked, 20.0)
     assert volume <= most_mib * MIB
     assert volume * (1 - 1e-3) <= found.bound_bytes <= volume
     assert not found.is_cut_short
-    metrics = place(graph, hypergraph, found, asked).metrics
+    metrics = place(graph, hypergraph, found, asked, profile=profile).metrics
     assert metrics.verdict == "optimal (proven)"
     assert metrics.volume_bytes == volume
 

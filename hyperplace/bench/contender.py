@@ -18,6 +18,7 @@ from hyperplace.values.bench import ASYNC, PLAIN, SYNC, BenchRow
 from hyperplace.values.graph import Graph
 from hyperplace.values.plan import Plan, Settings
 from hyperplace.values.profile import Profile
+from hyperplace.values.program import Program
 
 LR, MOMENTUM = 1e-3, 0.9
 COMPILED = ("compiled, k=1", "coarse", "single")  # name, grain, partitioner
@@ -111,7 +112,7 @@ def contenders(
         except (BalanceError, PartitionerError) as fault:
             found += [Contender(replace(row, note=str(fault)), model) for row in rows]
         else:
-            program = api.runnable(graph, plan)
+            program = api.runnable(graph, plan, costs)
             pieces = api.micro_batches_for(graph, plan)
             found += [_planned(model, row, plan, program, settings, pieces) for row in rows]
     return found
@@ -128,7 +129,23 @@ def _planned(
     in_flight = settings.in_flight if row.num_parts > 1 else 1
     pieces = micro_batches if row.schedule == SYNC else 1
     flow = RunSettings(row.schedule, in_flight, pieces, settings.seed, threads=row.num_threads)
-    return Contender(replace(row, predicted_bytes=plan.metrics.training_volume_bytes), model, program, flow)
+    row = replace(
+        row, predicted_bytes=plan.metrics.training_volume_bytes, predicted_us=predicted_us(program.program, flow)
+    )
+    return Contender(row, model, program, flow)
+
+
+def predicted_us(program: Program, flow: RunSettings) -> float | None:
+    """Return how long a mini-batch takes by the schedule, where parts wait for each other and messages take no time.
+
+    Async: from one to the next, once the pipe is full. Sync: all its micro-batches, each with its share of the work.
+    """
+    if program.unit != "us":
+        return None
+    if flow.schedule == ASYNC:
+        return api.dry_run(program, api.schedule(program, flow.in_flight)).period
+    order = api.schedule(program, flow.in_flight, is_sync=True)
+    return api.dry_run(program, order, flow.micro_batches).length / flow.micro_batches
 
 
 def _sgd(parameters: Any) -> torch.optim.Optimizer:

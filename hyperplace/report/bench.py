@@ -37,11 +37,23 @@ def bench_table(bench: Bench) -> Table:
             Column.numbers("spread", measured(lambda row: 100 * row.spread), "%", spare=3),
             Column.numbers("x 1 thread", measured(lambda row: bench.speed_up(row, rows[0])), form=",.2f"),
             Column.numbers("x k threads", measured(lambda row: bench.speed_up(row, bench.threaded)), form=",.2f"),
+            *(_time_columns(bench) if _has_predictions(bench) else ()),
             Column.numbers("bubble", [None if row.bubble is None else 100 * row.bubble for row in rows], "%"),
             Column.numbers("moved", [_mib(row.moved_bytes) for row in rows], "MiB", spare=2),
             Column.numbers("predicted", [_mib(row.predicted_bytes) for row in rows], "MiB", spare=1),
         )
     )
+
+
+def _has_predictions(bench: Bench) -> bool:
+    return any(row.predicted_us is not None for row in bench.rows)
+
+
+def _time_columns(bench: Bench) -> tuple[Column, Column]:
+    """Return how long a mini-batch took, and how long the schedule says it takes."""
+    took = [1e3 * bench.batch / row.median if row.images_per_s else None for row in bench.rows]
+    predicted = [None if row.predicted_us is None else row.predicted_us / 1e3 for row in bench.rows]
+    return Column.numbers("mini-batch", took, "ms"), Column.numbers("predicted", predicted, "ms")
 
 
 def _mib(num_bytes: float | None) -> float | None:
@@ -82,6 +94,8 @@ def bench_notes(bench: Bench) -> list[str]:
         f"spread: fastest - slowest repeat, of the median; {100 * widest:.1f}% for the middle one of these rows",
         "bubble: share of the time in which a part computes nothing; MiB: between parts per mini-batch, both ways",
     ]
+    if _has_predictions(bench):
+        notes.append("predicted ms: a mini-batch by the schedule of measured layers, if messages took no time")
     if bench.num_cores < bench.k:
         notes.append(f"{bench.k} parts shared {bench.num_cores} cores here, so more than that cannot be gained")
     reasons = dict.fromkeys((row.method, row.note) for row in bench.rows if row.note)

@@ -35,8 +35,9 @@ class Replicas:
         self._table, self._endpoint, self._weights = table, endpoint, weights
         self._lent = [loan for loan in loans if loan.owner == endpoint.part]
         self._borrowed = {loan.copy: loan for loan in loans if loan.borrower == endpoint.part}
-        # A part without segments sees nothing of what it owns, so it keeps no snapshots.
-        self._kept: dict[str, deque[Tensor]] = {loan.lent: deque() for loan in self._lent if table.segments}
+        # Of what no segment of its own uses, a part would keep snapshots for ever.
+        used = {name for index in range(len(table.segments)) for name in table.weights_of(index)}
+        self._kept: dict[str, deque[Tensor]] = {loan.lent: deque() for loan in self._lent if loan.lent in used}
         seen = {name: (endpoint.part, name) for name in self._kept}
         seen |= {name: (loan.owner, loan.lent) for name, loan in self._borrowed.items()}
         self._delay_of = {name: delays[weight] for name, weight in seen.items() if weight in delays}

@@ -1,6 +1,5 @@
 """Train a generated program: a thread per part, mini-batches in flight, and the model's own state dict in and out."""
 
-import os
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -10,18 +9,15 @@ from torch import Tensor
 
 from hyperplace.errors import TrainingError, UsageError
 from hyperplace.runtime.calls import Calls, one_at_a_time
-from hyperplace.runtime.clipping import SharedNorm
 from hyperplace.runtime.commands import Batch, Command, Load, Predict, Tick, Update
 from hyperplace.runtime.crew import Crew
 from hyperplace.runtime.criterion import check_loss
-from hyperplace.runtime.endpoint import Endpoint
-from hyperplace.runtime.journal import Journal, timeline_of
+from hyperplace.runtime.journal import timeline_of
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.optimizers import check_optimizers
 from hyperplace.runtime.precision import autocasts
 from hyperplace.runtime.progress import Progress
-from hyperplace.runtime.rank import Options, Rank
-from hyperplace.runtime.replicas import Replicas
+from hyperplace.runtime.ranks import made_ranks
 from hyperplace.runtime.run_settings import RunSettings
 from hyperplace.runtime.runnable import Runnable
 from hyperplace.runtime.saved import Saved
@@ -30,7 +26,6 @@ from hyperplace.runtime.structure import checked, filled, num_pieces
 from hyperplace.runtime.transport.threads import Threads
 from hyperplace.runtime.weights import Staleness, Training, Weights
 from hyperplace.steps.schedule import schedule
-from hyperplace.values.loans import find_loans, updaters
 from hyperplace.values.schedule import Schedule
 from hyperplace.values.timeline import Timeline
 
@@ -64,10 +59,18 @@ class Trainer:
         self._names, self._evaluate = names or StateNames(), evaluate
         clips, is_sync = training.clip_norm is not None, self.settings.schedule == "sync"
         self.schedule: Schedule = schedule(self.program, self.settings.in_flight, is_sync=is_sync, clips=clips)
-        num_parts = len(self.program.parts)
-        self._transport = Threads(num_parts)
-        self._progress = Progress(num_parts, self._transport.abort)
-        self.ranks = self._made_ranks(runnable, self._names.known(state, self.program), training, loss)
+        self._transport = Threads(len(self.program.parts))
+        self._progress = Progress(len(self.program.parts), self._transport.abort)
+        self.ranks = made_ranks(
+            runnable,
+            self._names.known(state, self.program),
+            self.schedule,
+            training=training,
+            loss=loss,
+            settings=self.settings,
+            transport=self._transport,
+            tell=self._progress.tell,
+        )
         check_optimizers([rank.weights for rank in self.ranks])
         self.num_batches = 0  # mini-batches given so far
         self.calls = Calls()
@@ -76,50 +79,6 @@ class Trainer:
         self._is_closed = self._has_said_end = False
         self._crew = Crew(self.ranks, self._transport, self._progress)
         weakref.finalize(self, self._crew.stop)
-
-    def _made_ranks(
-        self, runnable: Runnable, base: Mapping[str, Tensor], training: Training, loss: Callable[..., Tensor]
-    ) -> list[Rank]:
-        """Return a rank for every part, all on one transport."""
-        program, settings, num_parts = self.program, self.settings, len(self.program.parts)
-        devices = settings.devices or ("cpu",) * num_parts
-        if len(devices) != num_parts:
-            raise UsageError(f"{len(devices)} devices for {num_parts} parts; give one for each")
-        loans = find_loans(program.parts)
-        owners = updaters(program.parts, loans)
-        options = Options(
-            loss=lambda outputs, target: loss(filled(program, outputs), target),
-            updates_at_once=settings.schedule == "async",
-            updates_together=settings.schedule == "sync" or settings.in_flight == 1,
-            seed=settings.seed,
-            threads=settings.threads or max(1, (os.cpu_count() or 1) // num_parts),
-            check_nan=settings.check_nan,
-        )
-        ranks = []
-        for number, (kind, device) in enumerate(zip(runnable.classes, devices, strict=True)):
-            part, journal = kind(device, program.batch), Journal(is_kept=settings.record)
-            endpoint = Endpoint(number, self._transport, part.device, journal)
-            weights = Weights(part, base, training)
-            replicas = Replicas(program.parts[number], endpoint, weights, loans=loans, delays=self.schedule.delays)
-            replicas.load(base)
-            norm = None
-            if training.clip_norm is not None and number in owners:
-                norm = SharedNorm(endpoint, owners, weights, most=training.clip_norm)
-            ranks.append(
-                Rank(
-                    program,
-                    part,
-                    self.schedule.actions[number],
-                    endpoint,
-                    weights=weights,
-                    replicas=replicas,
-                    norm=norm,
-                    journal=journal,
-                    options=options,
-                    tell=self._progress.tell,
-                )
-            )
-        return ranks
 
     def __enter__(self) -> "Trainer":
         return self

@@ -22,6 +22,7 @@ class BenchRow:
     bubble: float | None = None  # the share of time in which a part computed nothing, mean over parts
     moved_bytes: float | None = None
     predicted_bytes: int | None = None
+    predicted_us: float | None = None  # of a mini-batch, by the schedule; only from measured costs
     note: str = ""  # why there are no figures
 
     @property

@@ -7,7 +7,8 @@ model too compares them with its own.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hyperplace.values.graph import Graph, Layer, Operand, Reads, Ref
+from hyperplace.values.channels import Groups, channels_read
+from hyperplace.values.graph import Graph, Layer, Operand, Ref
 from hyperplace.values.ranges import Ranges, union
 
 
@@ -77,12 +78,7 @@ class Facts:
 
     def channels_read(self, reading: Reading, filters: Ranges, num_filters: int) -> Ranges:
         """Return the channels that filters of this layer, which has num_filters, read of a tensor."""
-        if reading.reads == Reads.SAME:
-            return filters
-        if reading.reads == Reads.ALL:
-            return ((0, reading.num_channels),)
-        of_group, channels = num_filters // self.groups, reading.num_channels // self.groups
-        return union([tuple((a // of_group * channels, -(-b // of_group) * channels) for a, b in filters)])
+        return channels_read(reading.reads, filters, Groups(num_filters, reading.num_channels, self.groups))
 
 
 def facts_of(graph: Graph, layer: Layer) -> Facts:

@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hyperplace.values.call import Call, Ref, Rows, TensorType, couples_rows
+from hyperplace.values.channels import Groups, Reads, channels_read
+from hyperplace.values.ranges import Ranges
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -30,14 +32,6 @@ __all__ = [
     "Source",
     "TensorType",
 ]
-
-
-class Reads(StrEnum):
-    """Which channels of an operand one filter of the layer reads."""
-
-    ALL = "all"  # every channel: a convolution, a linear layer, anything placed whole
-    GROUP = "group"  # the channels of the filter's own group
-    SAME = "same"  # the channel with the filter's own number
 
 
 class Rule(StrEnum):
@@ -128,6 +122,7 @@ class Layer:
     result_values: tuple[str, ...] = ()  # of a layer of several calls with several results: their names, one for each
     writes: tuple[str, ...] = ()  # buffers that it changes
     makes: tuple[TensorType, ...] = ()  # its output, or those of its results that are read
+    channel_axis: int = 1  # of its output: where its filters lie
     # Whether batch norms whose rows are apart tell each other their statistics; no part of a measurement's name.
     exchanges_statistics: bool = field(default=True, repr=False)
 
@@ -150,14 +145,20 @@ class Layer:
         element_bytes = self.map_bytes * self.num_filters // _size(self.shape[1:]) if norms else 0
         return 2 * element_bytes * channels // self.num_filters
 
-    def channels_read(self, operand: Operand, start: int, stop: int) -> tuple[int, int]:
-        """Return the range of the operand's channels that filters start..stop read."""
-        if operand.reads is Reads.SAME:
-            return start, stop
-        if operand.reads is Reads.ALL:
-            return 0, operand.num_channels
-        per_group, channels = self.num_filters // self.groups, operand.num_channels // self.groups
-        return start // per_group * channels, -(-stop // per_group) * channels
+    @property
+    def width(self) -> int:
+        """Return how many channels of its output come from each filter: more than one after a flatten."""
+        if self.rule is Rule.WHOLE or len(self.shape) <= self.channel_axis:
+            return 1
+        return self.shape[self.channel_axis] // self.num_filters
+
+    def groups_of(self, operand: Operand) -> Groups:
+        """Return the groups in which filters read an operand."""
+        return Groups(self.num_filters, operand.num_channels, self.groups)
+
+    def channels_read(self, operand: Operand, filters: Ranges) -> Ranges:
+        """Return the ranges of the operand's channels that filters read."""
+        return channels_read(operand.reads, filters, self.groups_of(operand))
 
 
 @dataclass(frozen=True)

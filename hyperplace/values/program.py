@@ -153,8 +153,9 @@ class Segment:
     """A run of steps that a part computes without waiting for anyone.
 
     `forward`, `backward` and `update` (of the weights it is the first to use and its part owns) are its work in the
-    program's unit, and `saved_bytes` what it keeps in between, for a mini-batch as planned. The code is known to a
-    program that was lowered or read; one made of classes has methods.
+    program's unit; `saved_bytes` is what it keeps in between and `largest_bytes` the largest tensor that a layer makes;
+    all for a mini-batch as planned. The code is known to a program that was lowered or read; one made of classes has
+    methods.
     """
 
     name: str
@@ -166,6 +167,7 @@ class Segment:
     backward: float = 0.0
     update: float = 0.0
     saved_bytes: int = 0
+    largest_bytes: int = 0
     method: Method | None = field(default=None, repr=False)
 
 

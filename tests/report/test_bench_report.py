@@ -50,5 +50,15 @@ def test_csv_holds_every_repeat():
     assert {line["machine"] for line in lines} == {"AMD EPYC, 1 thread, cpu, torch 2"}
 
 
+def test_what_the_schedule_predicts_stands_beside_what_a_mini_batch_took():
+    rows = tuple(replace(row, predicted_us=85e3) if row.num_parts == 2 else row for row in bench().rows)
+    predicted = replace(bench(), rows=rows)
+    table = bench_table(predicted)
+    assert table["mini-batch ms"][:2] == (160.0, 100.0)
+    assert table["predicted ms"] == (None, None, None, 85, 85, 85, 85)
+    assert "if messages took no time" in plain_text(bench_document(predicted), 120)
+    assert "predicted ms" not in bench_table(bench()).headings
+
+
 def test_fewer_cores_than_parts_are_said():
     assert "4 parts shared 2 cores" in plain_text(bench_document(replace(bench(), k=4)), 120)

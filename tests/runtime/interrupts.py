@@ -64,10 +64,10 @@ class Plain:
     def take(self, trainer: Trainer) -> None:
         """Go on from where a trainer is."""
         self.load(trainer.state_dict())
-        for worker in trainer.workers:
-            for name, parameter in worker.weights.parameters.items():
-                known = worker.weights.optimizer.state[parameter].get("momentum_buffer")
-                own = self.weights[worker.weights.owned[name].name]
+        for rank in trainer.ranks:
+            for name, parameter in rank.weights.parameters.items():
+                known = rank.weights.optimizer.state[parameter].get("momentum_buffer")
+                own = self.weights[rank.weights.owned[name].name]
                 self.optimizer.state[own] = {"momentum_buffer": None if known is None else known.clone()}
 
     @property
@@ -91,9 +91,9 @@ def plain_states() -> list[dict[str, torch.Tensor]]:
 def async_states() -> list[dict[str, torch.Tensor]]:
     """Return the weights as each part has them after everything that it writes, with several mini-batches in flight."""
     trainer = make("async-4")
-    histories: list[list[dict[str, torch.Tensor]]] = [[] for _ in trainer.workers]
-    for worker, history in zip(trainer.workers, histories, strict=True):
-        _record(worker.weights, history)
+    histories: list[list[dict[str, torch.Tensor]]] = [[] for _ in trainer.ranks]
+    for rank, history in zip(trainer.ranks, histories, strict=True):
+        _record(rank.weights, history)
     with trainer:
         train(trainer)
     return [{**one, **other} for one, other in zip(*histories, strict=True)]

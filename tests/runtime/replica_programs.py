@@ -1,10 +1,10 @@
 """Programs with copies of weights: chains of tanh layers whose rows are split over parts, and what they should compute.
 
-The text of a program is written out here, without the generator. A layer has a weight of two by two; its users hold
-consecutive rows, and its owner may be any part.
+Programs are made here without lowering anything. A layer has a weight of two by two; its users hold consecutive rows,
+and its owner may be any part.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -14,18 +14,18 @@ from hyperplace.runtime import (
     Copy,
     Feed,
     Keep,
+    Message,
     Output,
     Part,
     Piece,
-    Program,
     Receive,
     RunSettings,
     Segment,
     Send,
     Trainer,
     Training,
+    program,
 )
-from hyperplace.runtime.load import load_program
 
 BATCH = 4
 LR = 0.05
@@ -72,50 +72,80 @@ def num_parts_of(layers):
 
 def program_of(layers, loss_part=0):
     """Return the program; the loss is on one part, to which all outputs go."""
-    parts = [_part(layers, p, loss_part) for p in range(num_parts_of(layers))]
-    names = ", ".join(f"Part{p}" for p in range(len(parts)))
-    head = "import torch\nfrom hyperplace.runtime import *\n"
-    last = f"PROGRAM = Program('chain', inputs=((2,),), parts=({names},), batch={BATCH})\n"
-    return load_program("\n\n".join([head, *parts, last]))
+    messages = _messages(layers, loss_part)
+    numbers = {(message.name, message.source, message.target): message.number for message in messages}
+    parts = tuple(_part(layers, p, loss_part, numbers) for p in range(num_parts_of(layers)))
+    return program("chain", inputs=((2,),), parts=parts, batch=BATCH, messages=messages)
 
 
-def _part(layers, p, loss_part):
+def _readers(layers, n, part, loss_part):
+    """Return the parts that read a user's rows of a layer."""
+    return [loss_part] if n + 1 == len(layers) else layers[n + 1].holders(*layers[n].rows(part))
+
+
+def _messages(layers, loss_part):
+    found = []
+    for n, layer in enumerate(layers):
+        for p in layer.users:
+            rows = layer.rows(p)
+            shape, planned = (rows[1] - rows[0], 2), n + 1 < len(layers)
+            found += [
+                Message(0, f"h{n}", p, q, shape, "float64", rows, planned=planned)
+                for q in _readers(layers, n, p, loss_part)
+                if q != p
+            ]
+    return tuple(replace(message, number=number) for number, message in enumerate(found))
+
+
+def _part(layers, p, loss_part, numbers):
+    """Return the class of a part."""
+
+    def take(n, source):
+        return Keep(f"h{n}") if source == p else Receive(numbers[f"h{n}", source, p])
+
+    def give(n, target):
+        return Keep(f"h{n}") if target == p else Send(numbers[f"h{n}", p, target])
+
     weights = {
         f"w{n}": Piece(f"w{n}", (2, 2)) if layer.owner == p else Copy(f"w{n}", (2, 2), owner=layer.owner)
         for n, layer in enumerate(layers)
         if p == layer.owner or p in layer.users
     }
-    segments, methods = [], []
+    segments, methods = [], {}
     for n, layer in enumerate(layers):
-        if p in layer.users:
-            low, high = layer.rows(p)
-            before = layers[n - 1].holders(low, high) if n else []
-            of = layers[n - 1].rows(before[0])[0] if n else 0
-            readers = [loss_part] if n + 1 == len(layers) else layers[n + 1].holders(low, high)
-            takes = [_take(f"h{n - 1}", q, p) for q in before] if n else [Feed(0, "0:2", (low, high))]
-            gives = [_give(f"h{n}", p, q, planned=n + 1 < len(layers)) for q in readers]
-            segments.append(Segment(f"s{n}", tuple(takes), tuple(gives), (f"layer {n}",), layer.work * (high - low)))
-            cut = f"x = torch.cat(pieces)[self.rows({low}, {high}, {of})]" if n else "x, = pieces"
-            made = f"y = torch.tanh(x @ self.w{n}.t())"
-            methods.append(
-                f"    def s{n}(self, *pieces):\n        # layer {n}\n        {cut}\n        {made}\n"
-                f"        return (y,) * {len(gives)}\n"
-            )
+        if p not in layer.users:
+            continue
+        low, high = layer.rows(p)
+        before = layers[n - 1].holders(low, high) if n else []
+        takes = tuple(take(n - 1, q) for q in before) if n else (Feed(0, "0:2", (low, high)),)
+        gives = tuple(give(n, q) for q in _readers(layers, n, p, loss_part))
+        work = layer.work * (high - low)
+        one = Segment(f"s{n}", takes, gives, (f"layer {n}",), (f"w{n}",), forward=work / 3, backward=work * 2 / 3)
+        segments.append(one)
+        cut = (low, high, layers[n - 1].rows(before[0])[0]) if n else None
+        methods[one.name] = _layer_method(n, cut, len(gives))
     if p == loss_part:
-        last = len(layers) - 1
-        takes = [_take(f"h{last}", q, p, planned=False) for q in layers[-1].users]
-        segments.append(Segment("join", tuple(takes), (Output(0),), ("join",), 1))
-        methods.append("    def join(self, *pieces):\n        # join\n        return (torch.cat(pieces),)\n")
-    head = f"class Part{p}(Part):\n    weights = {weights!r}\n    segments = {tuple(segments)!r}\n"
-    return "\n".join([head, *methods])
+        takes = tuple(take(len(layers) - 1, q) for q in layers[-1].users)
+        segments.append(Segment("join", takes, (Output(0),), ("join",), (), forward=1 / 3, backward=2 / 3))
+        methods["join"] = _join
+    return type(f"Part{p}", (Part,), {"weights": weights, "segments": tuple(segments), **methods})
 
 
-def _take(name, source, part, planned=True):
-    return Keep(name) if source == part else Receive(name, source=source, planned=planned)
+def _layer_method(n, cut, count):
+    """Return the method of a layer that cuts these rows out of what it takes, and gives its result so many times."""
+
+    def method(self, *pieces):
+        self.step = f"layer {n}", "its rows"
+        x = torch.cat(pieces)[self.rows(*cut)] if cut else pieces[0]
+        y = torch.tanh(x @ getattr(self, f"w{n}").t())
+        return (y,) * count
+
+    return method
 
 
-def _give(name, part, target, planned=True):
-    return Keep(name) if target == part else Send(name, target=target, planned=planned)
+def _join(self, *pieces):
+    self.step = "join", "all"
+    return (torch.cat(pieces),)
 
 
 def weights_of(layers, seed=0):
@@ -175,13 +205,15 @@ class Owner(Part):
 
     weights: ClassVar = {"w": Piece("w", (4, 2), "1:4"), "v": Piece("v", (1, 4))}
     segments = (
-        Segment("one", (Feed(0, "0:2", (0, 2)),), (Keep("h"),), ("w",), 3),
+        Segment("one", (Feed(0, "0:2", (0, 2)),), (Keep("h"),), ("w",), ("w",), forward=1, backward=2),
         Segment(
             "two",
-            (Keep("h"), Receive("odd", 1), Receive("zero", 2), Receive("even", 2)),
+            (Keep("h"), Receive(0), Receive(1), Receive(2)),
             (Output(0),),
             ("v",),
-            3,
+            ("v",),
+            forward=1,
+            backward=2,
         ),
     )
 
@@ -197,7 +229,7 @@ class Odd(Part):
     """Filters 1 and 3 on the last two rows: two pieces of what the owner has."""
 
     weights: ClassVar = {"copy": Copy("w", (4, 2), "1:2+3:4", owner=0)}
-    segments = (Segment("one", (Feed(0, "0:2", (2, 4)),), (Send("odd", 0),), ("w",), 3),)
+    segments = (Segment("one", (Feed(0, "0:2", (2, 4)),), (Send(0),), ("w",), ("copy",), forward=1, backward=2),)
 
     def one(self, x):
         return (torch.tanh(x @ self.copy.t()),)
@@ -208,8 +240,8 @@ class Even(Part):
 
     weights: ClassVar = {"w": Piece("w", (4, 2), "0:1"), "copy": Copy("w", (4, 2), "2:3", owner=0)}
     segments = (
-        Segment("one", (Feed(0, "0:2"),), (Send("zero", 0),), ("w",), 3),
-        Segment("two", (Feed(0, "0:2", (2, 4)),), (Send("even", 0),), ("w",), 3),
+        Segment("one", (Feed(0, "0:2"),), (Send(1),), ("w",), ("w",), forward=1, backward=2),
+        Segment("two", (Feed(0, "0:2", (2, 4)),), (Send(2),), ("w",), ("copy",), forward=1, backward=2),
     )
 
     def one(self, x):
@@ -219,4 +251,14 @@ class Even(Part):
         return (torch.tanh(x @ self.copy.t()),)
 
 
-SLICED = Program("sliced", inputs=((2,),), parts=(Owner, Odd, Even), batch=4)
+SLICED = program(
+    "sliced",
+    inputs=((2,),),
+    parts=(Owner, Odd, Even),
+    batch=4,
+    messages=(
+        Message(0, "odd", source=1, target=0, shape=(2, 2), dtype="float64", rows=(2, 4)),
+        Message(1, "zero", source=2, target=0, shape=(4, 1), dtype="float64", rows=(0, 4)),
+        Message(2, "even", source=2, target=0, shape=(2, 1), dtype="float64", rows=(2, 4)),
+    ),
+)

@@ -87,7 +87,7 @@ class Sequence:
 
     def do_fault(self) -> str:
         """Let the next forward or backward pass of a part fail."""
-        part = self.rng.choice(self.trainer.workers).part
+        part = self.rng.choice(self.trainer.ranks).part
 
         def broken(*arguments: Any) -> Any:
             raise ValueError("injected")

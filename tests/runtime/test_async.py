@@ -10,10 +10,10 @@ from hyperplace.runtime import RunSettings, Trainer, Training
 LR = 0.05
 
 
-def trainer_of(program, *, stash=True, in_flight=2, optimizer=None, **settings):
+def trainer_of(made, *, stash=True, in_flight=2, optimizer=None, **settings):
     training = Training(optimizer or (lambda ps: torch.optim.SGD(ps, lr=LR)), stash=stash)
     chosen = RunSettings("async", in_flight, **settings)
-    return Trainer(program, state_of(program), training=training, loss=squared, settings=chosen)
+    return Trainer(made, state_of(made), training=training, loss=squared, settings=chosen)
 
 
 def written_out(num_batches):

@@ -1,4 +1,4 @@
-"""Whatever goes wrong in a worker reaches the caller at once, with part and layer; nothing hangs, no thread is left."""
+"""Whatever goes wrong in a rank reaches the caller at once, with part and layer; nothing hangs, no thread is left."""
 
 import random
 import signal
@@ -42,8 +42,8 @@ class Injected(Exception):
 
 def break_forward(trainer, part, batch):
     """Make a part raise in the first segment of a mini-batch."""
-    worker = trainer.workers[part]
-    method, count = worker.part.one, [0]
+    rank = trainer.ranks[part]
+    method, count = rank.part.one, [0]
 
     def broken(*arguments):
         count[0] += 1
@@ -51,7 +51,7 @@ def break_forward(trainer, part, batch):
             raise Injected("here")
         return method(*arguments)
 
-    worker.part.one = broken
+    rank.part.one = broken
 
 
 class BrokenBackward(torch.autograd.Function):
@@ -65,19 +65,19 @@ class BrokenBackward(torch.autograd.Function):
 
 
 def break_backward(trainer, part, batch):
-    worker = trainer.workers[part]
-    method, count = worker.part.one, [0]
+    rank = trainer.ranks[part]
+    method, count = rank.part.one, [0]
 
     def broken(*arguments):
         count[0] += 1
         results = method(*arguments)
         return tuple(BrokenBackward.apply(r) for r in results) if count[0] == batch + 1 else results
 
-    worker.part.one = broken
+    rank.part.one = broken
 
 
 def break_update(trainer, part, batch):
-    optimizer = trainer.workers[part].weights.optimizer
+    optimizer = trainer.ranks[part].weights.optimizer
     step, count = optimizer.step, [0]
 
     def broken(closure=None):
@@ -167,7 +167,7 @@ def test_without_the_check_nan_is_the_users_own_affair():
         assert trainer.step(x, None).item() != trainer.step(x, None).item()
 
 
-def test_a_worker_that_does_not_come_back_is_left_behind_with_a_warning():
+def test_a_rank_that_does_not_come_back_is_left_behind_with_a_warning():
     begun, end = threading.Event(), threading.Event()
 
     def stuck(output, target):

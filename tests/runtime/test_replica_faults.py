@@ -14,7 +14,7 @@ from hyperplace.errors import TrainingError
 
 def break_segment(trainer, part, index, batch, wrap):
     """Let `wrap` have the results of a part's segment in one of its calls."""
-    owner = trainer.workers[part].part
+    owner = trainer.ranks[part].part
     name = owner.segments[index].name
     method, count = getattr(owner, name), [0]
 
@@ -43,13 +43,13 @@ def test_a_fault_anywhere_with_copies_ends_everything_in_time(seed):
     before = threading.active_count()
     trainer = trainer_of(layers, schedule=rng.choice(["async", "sync"]), in_flight=rng.randrange(1, 5))
     doing = rng.choice(["forward", "backward", "update"])
-    can = [w for w in trainer.workers if (w.weights.optimizer if doing == "update" else w.part.segments)]
+    can = [w for w in trainer.ranks if (w.weights.optimizer if doing == "update" else w.part.segments)]
     part, batch = rng.choice(can).number, rng.randrange(8)
     where = ""
     if doing == "update":
         break_update(trainer, part, batch)
     else:
-        index = rng.randrange(len(trainer.workers[part].part.segments))
+        index = rng.randrange(len(trainer.ranks[part].part.segments))
         wrap = fail if doing == "forward" else fail_backward
         where = f" of {break_segment(trainer, part, index, batch, wrap)}"
     with pytest.raises(TrainingError) as caught:
@@ -73,4 +73,4 @@ def test_after_a_fault_lenders_have_the_weights_of_finished_mini_batches(schedul
     state = trainer.state_dict()
     assert torch.allclose(state["w0"], wanted["w0"], rtol=0, atol=1e-12)
     assert torch.allclose(state["w1"], wanted["w1"], rtol=0, atol=1e-12)
-    assert all(p.grad is None for w in trainer.workers for p in w.weights.parameters.values())
+    assert all(p.grad is None for w in trainer.ranks for p in w.weights.parameters.values())

@@ -10,16 +10,17 @@ from replica_programs import SLICED, Layer, data, data_parallel, squared, traine
 from hyperplace.runtime import (
     Copy,
     Feed,
+    Message,
     Output,
     Part,
     Piece,
-    Program,
     Receive,
     RunSettings,
     Segment,
     Send,
     Trainer,
     Training,
+    program,
 )
 
 SGD = Training(lambda ps: torch.optim.SGD(ps, lr=0.1))
@@ -88,7 +89,9 @@ def test_a_copy_of_a_slice_moves_only_the_slice():
 
 class Lender(Part):
     weights: ClassVar = {"w": Piece("w", (2, 2))}
-    segments = (Segment("go", (Feed(0, "0:2", (2, 4)), Receive("h", 1)), (Output(0),), ("w",), 3),)
+    segments = (
+        Segment("go", (Feed(0, "0:2", (2, 4)), Receive(0)), (Output(0),), ("w",), ("w",), forward=1, backward=2),
+    )
 
     def go(self, x, h):
         return (torch.cat([h, x @ self.w.t()]),)
@@ -98,7 +101,7 @@ class Shy(Part):
     """Leaves its copy alone where it has no rows, so the copy gets no gradient."""
 
     weights: ClassVar = {"w": Copy("w", (2, 2), owner=0)}
-    segments = (Segment("go", (Feed(0, "0:2", (0, 2)),), (Send("h", 0),), ("w",), 3),)
+    segments = (Segment("go", (Feed(0, "0:2", (0, 2)),), (Send(0),), ("w",), ("w",), forward=1, backward=2),)
 
     def go(self, x):
         return (x @ self.w.t() if len(x) else x,)
@@ -107,10 +110,11 @@ class Shy(Part):
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("schedule", ["async", "sync"])
 def test_a_copy_without_a_gradient_gives_zeros(schedule):
-    program = Program("shy", inputs=((2,),), parts=(Lender, Shy), batch=4)
+    messages = (Message(0, "h", source=1, target=0, shape=(2, 2), dtype="float64", rows=(0, 2)),)
+    made = program("shy", inputs=((2,),), parts=(Lender, Shy), batch=4, messages=messages)
     state = {"w": torch.eye(2).double()}
     w = state["w"].clone().requires_grad_()
-    with Trainer(program, state, training=SGD, loss=squared, settings=RunSettings(schedule, 1)) as trainer:
+    with Trainer(made, state, training=SGD, loss=squared, settings=RunSettings(schedule, 1)) as trainer:
         for rows in (1, 4, 1, 1):
             x, y = data(1, rows, seed=rows)[0]
             (gradient,) = torch.autograd.grad(squared(x @ w.t(), y), w)
@@ -118,6 +122,17 @@ def test_a_copy_without_a_gradient_gives_zeros(schedule):
             trainer.step(x, y)
         assert torch.allclose(trainer.state_dict()["w"], w, rtol=0, atol=1e-12)
         assert between_copies(trainer.moved_bytes()) == {("gradients", 1, 0): 4 * WEIGHT, ("weights", 0, 1): 4 * WEIGHT}
+
+
+@pytest.mark.parametrize("schedule", ["async", "sync"])
+def test_an_owner_keeps_no_more_versions_than_are_in_flight(schedule):
+    """Also of a weight that it lends, and has no use for itself: part 2 runs the second layer only."""
+    layers = (Layer((0, 1), 2), Layer((1, 2), 1))
+    with trainer_of(layers, schedule=schedule, in_flight=3) as trainer:
+        for x, y in data(20):
+            trainer.step(x, y)
+        trainer.flush()
+        assert all(len(kept) <= 3 for rank in trainer.ranks for kept in rank.replicas._kept.values())
 
 
 @pytest.mark.parametrize("schedule", ["async", "sync"])
@@ -129,7 +144,7 @@ def test_mailboxes_hold_no_more_than_what_is_in_flight(schedule):
             for x, y in data(10):
                 trainer.step(x, y)
             trainer.flush()
-            waiting.append(sum(map(len, trainer._post._boxes)))
+            waiting.append(sum(map(len, trainer._transport._boxes)))
         assert len(set(waiting)) == 1, "no more after many mini-batches than after some"
         trainer.load_state_dict(trainer.state_dict())
-        assert not any(trainer._post._boxes), "weights from before would come back later"
+        assert not any(trainer._transport._boxes), "weights from before would come back later"

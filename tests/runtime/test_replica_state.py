@@ -11,10 +11,10 @@ from hyperplace.errors import TrainingError
 from hyperplace.runtime import (
     Copy,
     Feed,
+    Message,
     Output,
     Part,
     Piece,
-    Program,
     Receive,
     RunSettings,
     Segment,
@@ -22,6 +22,7 @@ from hyperplace.runtime import (
     Trainer,
     Training,
     load_checkpoint,
+    program,
     save_checkpoint,
 )
 
@@ -130,7 +131,9 @@ class Counting0(Part):
 
     weights: ClassVar = {"w": Piece("w", (2, 2))}
     buffers: ClassVar = {"calls": Piece("calls", (1,))}
-    segments = (Segment("go", (Feed(0, "0:2", (0, 2)), Receive("h", 1)), (Output(0),), ("w",), 3),)
+    segments = (
+        Segment("go", (Feed(0, "0:2", (0, 2)), Receive(0)), (Output(0),), ("w",), ("w",), forward=1, backward=2),
+    )
 
     def go(self, x, h):
         self.calls += 1
@@ -140,7 +143,7 @@ class Counting0(Part):
 class Counting1(Part):
     weights: ClassVar = {"w": Copy("w", (2, 2), owner=0)}
     buffers: ClassVar = {"calls": Copy("calls", (1,), owner=0)}
-    segments = (Segment("go", (Feed(0, "0:2", (2, 4)),), (Send("h", 0),), ("w",), 3),)
+    segments = (Segment("go", (Feed(0, "0:2", (2, 4)),), (Send(0),), ("w",), ("w",), forward=1, backward=2),)
 
     def go(self, x):
         self.calls += 100
@@ -148,12 +151,13 @@ class Counting1(Part):
 
 
 def test_buffers_are_the_owners_and_loading_sets_the_copies():
-    program = Program("counting", inputs=((2,),), parts=(Counting0, Counting1), batch=4)
+    messages = (Message(0, "h", source=1, target=0, shape=(2, 2), dtype="float64", rows=(2, 4)),)
+    made = program("counting", inputs=((2,),), parts=(Counting0, Counting1), batch=4, messages=messages)
     state = {"w": torch.eye(2).double(), "calls": torch.zeros(1).double()}
     training = Training(lambda ps: torch.optim.SGD(ps, lr=0.1))
-    with Trainer(program, state, training=training, loss=squared, settings=RunSettings("async", 2)) as trainer:
+    with Trainer(made, state, training=training, loss=squared, settings=RunSettings("async", 2)) as trainer:
         train(trainer, data(3))
         assert trainer.state_dict()["calls"].item() == trainer.averaged_state_dict()["calls"].item() == 3
-        assert trainer.workers[1].weights.buffers["calls"].item() == 300
+        assert trainer.ranks[1].weights.buffers["calls"].item() == 300
         trainer.load_state_dict({**trainer.state_dict(), "calls": torch.full((1,), 7.0).double()})
-        assert [worker.weights.buffers["calls"].item() for worker in trainer.workers] == [7, 7]
+        assert [rank.weights.buffers["calls"].item() for rank in trainer.ranks] == [7, 7]

@@ -17,12 +17,22 @@ from replica_programs import (
     trainer_of,
     weights_of,
 )
+from schedule_cases import times_of
 
 # Row-split beginning and end, with a layer in between that one part has alone.
 MIXED = (Layer((0, 1), 0, 6), Layer((2,), 2, 12), Layer((1, 2), 1, 6))
 # Part 1 lends to 0 what 0 needs first, and part 2 owns what it does not use.
 CROSSED = (Layer((0, 1), 1, 4), Layer((1, 0, 2), 0, 4), Layer((0, 1), 2, 8))
-PROGRAMS = {"two": data_parallel(2), "three": data_parallel(3), "mixed": MIXED, "crossed": CROSSED}
+# Two parts with copies of each other's, and a layer alone in turn.
+IN_TURN = (Layer((0, 1), 0, 6), Layer((0,), 0, 12), Layer((1,), 1, 12), Layer((0, 1), 1, 6))
+PROGRAMS = {
+    "two": data_parallel(2),
+    "three": data_parallel(3),
+    "mixed": MIXED,
+    "crossed": CROSSED,
+    "in turn": IN_TURN,
+}
+OVERLAPPING = [name for name in PROGRAMS if name != "two"]  # two that do the same are busy all the time as it is
 
 
 def rows_of(schedule):
@@ -34,22 +44,15 @@ def rows_of(schedule):
     return rows
 
 
-def delay_of(layers, n, schedule):
+def delay_of(layers, n, trainer):
     """Return after how many ticks an update of a layer's weight is seen, from the times of the schedule."""
-    end = schedule.spans[layers[n].owner, "U", 0][1]
-    starts = [schedule.spans[p, "F", s][0] for p, s in users_of(layers, n)]
+    spans, period = times_of(trainer.program, trainer.settings.in_flight)
+    end = spans[layers[n].owner, "U", 0][1]
+    starts = [spans[p, "F", segment_of(layers, n, p)][0] for p in layers[n].users]
     delay = 1
-    while delay <= schedule.depth and any(end > start + delay * schedule.period * (1 + 1e-12) for start in starts):
+    while delay <= trainer.schedule.depth and any(end > start + delay * period * (1 + 1e-12) for start in starts):
         delay += 1
     return delay
-
-
-def users_of(layers, n):
-    """Return who uses a layer's weight; an owner who has no rows of the layer shows it to all its segments."""
-    users = [(p, segment_of(layers, n, p)) for p in layers[n].users]
-    owner = layers[n].owner
-    count = sum(owner in layer.users for layer in layers) + (owner == 0)  # part 0 has the loss
-    return users + [(owner, s) for s in range(count) if owner not in layers[n].users]
 
 
 def segment_of(layers, n, part):
@@ -60,12 +63,12 @@ def lenders_of(layers):
     return {layer.owner for layer in layers if set(layer.users) != {layer.owner}}
 
 
-def seen_versions(layers, schedule, ticks):
+def seen_versions(layers, trainer, ticks):
     """Return for every layer and mini-batch how many updates the weight had had that it saw."""
-    rows, seen = rows_of(schedule), []
+    rows, seen = rows_of(trainer.schedule), []
     for n, layer in enumerate(layers):
         if set(layer.users) != {layer.owner}:
-            delay = delay_of(layers, n, schedule)
+            delay = delay_of(layers, n, trainer)
             seen.append([sum(other <= tick - delay for other in ticks) for tick in ticks])
             continue
         row = rows[layer.owner]
@@ -85,9 +88,9 @@ def seen_versions(layers, schedule, ticks):
     return seen
 
 
-def simulated(layers, schedule, ticks, batches):
+def simulated(layers, trainer, ticks, batches):
     """Return every layer's weight after 0, 1, 2 ... updates: no threads, no parts, no messages."""
-    seen = seen_versions(layers, schedule, ticks)
+    seen = seen_versions(layers, trainer, ticks)
     history = [[tensor] for tensor in weights_of(layers).values()]
     for b, (x, y) in enumerate(batches):
         leaves = [history[n][seen[n][b]].clone().requires_grad_() for n in range(len(layers))]
@@ -100,15 +103,15 @@ def simulated(layers, schedule, ticks, batches):
 def watch(trainer):
     """Return what is to hold, by layer and mini-batch, the weights every part saw in its segments."""
     leaves = {}
-    for worker in trainer.workers:
+    for rank in trainer.ranks:
 
-        def call(live, index, arguments, worker=worker, before=worker._call):
+        def call(live, index, arguments, rank=rank, before=rank._call):
             results = before(live, index, arguments)
-            for name in worker.part.weights_of(index):
-                leaves.setdefault((name, live.batch.number), []).append(getattr(worker.part, name).detach().clone())
+            for name in trainer.program.parts[rank.number].weights_of(index):
+                leaves.setdefault((name, live.batch.number), []).append(getattr(rank.part, name).detach().clone())
             return results
 
-        worker._call = call
+        rank._call = call
     return leaves
 
 
@@ -137,7 +140,7 @@ def run(layers, batches, pauses=(), **settings):
 
 
 def assert_equals_simulation(layers, trainer, ticks, updates, batches):
-    wanted, seen = simulated(layers, trainer.schedule, ticks, batches)
+    wanted, seen = simulated(layers, trainer, ticks, batches)
     for owner, history in updates.items():
         owned = [n for n, layer in enumerate(layers) if layer.owner == owner]
         assert len(history) == len(batches)
@@ -156,8 +159,7 @@ def test_every_update_is_that_of_a_simulation_written_out(name, in_flight):
     for (weight, batch), found in leaves.items():
         n = int(weight[1:])
         version = wanted[n][seen[n][batch]]
-        users = [p for p, _ in users_of(layers, n)]
-        assert len(found) == len(users), "as often as the weight is used"
+        assert len(found) == len(layers[n].users), "as often as the weight is used"
         assert all(torch.equal(one, found[0]) for one in found), "all replicas see one version"
         assert torch.allclose(found[0], version, rtol=0, atol=1e-12)
 
@@ -170,19 +172,26 @@ def test_weights_with_copies_are_stashed_in_any_case(name):
 
 
 @pytest.mark.parametrize("in_flight", [3, 4])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", OVERLAPPING)
 def test_several_in_flight_see_older_weights_than_one_after_the_other(name, in_flight):
     layers = PROGRAMS[name]
     trainer, ticks, *_ = run(layers, data(8), in_flight=in_flight)
-    seen = seen_versions(layers, trainer.schedule, ticks)
+    seen = seen_versions(layers, trainer, ticks)
     assert any(version < batch for row in seen for batch, version in enumerate(row))
     lenders = lenders_of(layers)
     for part, staleness in enumerate(trainer.staleness):
         assert sum(staleness.counts.values()) == 8
-        used = [n for n, layer in enumerate(layers) if part in (*layer.users, layer.owner)]
+        used = [n for n, layer in enumerate(layers) if part in layer.users]
         wanted = [max(batch - seen[n][batch] for n in used) for batch in range(8)] if used else []
         assert sorted(wanted) == sorted(k for k, count in staleness.counts.items() for _ in range(count)), part
     assert {p for p, row in enumerate(rows_of(trainer.schedule)) if any(k == "U" for k, _, _ in row)} == lenders
+
+
+@pytest.mark.parametrize("in_flight", [2, 3, 4])
+def test_nobody_sees_older_weights_where_all_are_busy_without(in_flight):
+    layers = PROGRAMS["two"]
+    trainer, ticks, *_ = run(layers, data(8), in_flight=in_flight)
+    assert all(row == list(range(8)) for row in seen_versions(layers, trainer, ticks))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -199,4 +208,4 @@ def test_random_programs_run_to_the_end_as_simulated(seed):
     in_flight = 1 + seed % 5
     trainer, ticks, updates, *_ = run(layers, batches, (4,), in_flight=in_flight)
     assert_equals_simulation(layers, trainer, ticks, updates, batches)
-    assert len(trainer.workers) == num_parts_of(layers)
+    assert len(trainer.ranks) == num_parts_of(layers)

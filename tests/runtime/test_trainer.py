@@ -20,9 +20,9 @@ def sgd(parameters):
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
 
-def make(program=ZIGZAG, training=None, **settings):
+def make(made=ZIGZAG, training=None, **settings):
     chosen = RunSettings(**{"schedule": "async", "in_flight": 2, **settings})
-    return Trainer(program, state_of(program), training=training or Training(sgd), loss=squared, settings=chosen)
+    return Trainer(made, state_of(made), training=training or Training(sgd), loss=squared, settings=chosen)
 
 
 def plain(num_batches, optimizer=sgd, after_step=lambda module: None, clip=None):

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "steps" / "generate"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "steps" / "lower"))
 
 from plan_mutants import mutant
 from program_cases import largest_difference, plain_step, planned, sgd
@@ -30,9 +30,11 @@ from program_cases import largest_difference, plain_step, planned, sgd
 from hyperplace.compiling import planned_graph
 from hyperplace.errors import HyperplaceError
 from hyperplace.files.plan import parse_plan, plan_text
-from hyperplace.runtime import RunSettings, Trainer, Training, load_program
+from hyperplace.files.program import parse_program
+from hyperplace.runtime import RunSettings, Trainer, Training, runnable
 from hyperplace.steps.capture import capture
-from hyperplace.steps.lower import generate
+from hyperplace.steps.emit import emit
+from hyperplace.steps.lower import lower
 
 ROWS = 4
 LIMIT_S, LIMIT_MIB, HANG_S = 2.0, 500, 30
@@ -144,11 +146,11 @@ def _outcome(name, original, text):
     if plan == original:
         return "the same plan"
     try:
-        program = generate(_graph(name, plan), plan)
+        program = lower(_graph(name, plan), plan)
     except HyperplaceError:
         return "refused with the model"
     try:
-        return _trained(name, program)
+        return _trained(name, emit(program))
     except HyperplaceError:
         return "refused with the inputs"
 
@@ -165,8 +167,8 @@ def _graph(name, plan):
 def _trained(name, text):
     net, x, y, loss, after = subject(name)
     for settings in (RunSettings("async", 1), RunSettings("sync", 1, 1)):
-        state = net.state_dict()
-        with Trainer(load_program(text), state, training=Training(sgd), loss=F.cross_entropy, settings=settings) as one:
+        state, made = net.state_dict(), runnable(parse_program(text), text)
+        with Trainer(made, state, training=Training(sgd), loss=F.cross_entropy, settings=settings) as one:
             difference = abs(one.step(x, y).item() - loss)
             difference = max(difference, largest_difference(one.state_dict(), after))
         if not difference < 1e-9:

@@ -85,7 +85,7 @@ def _add_blocks(
     vertices = assembly.add_vertices(assembly.graph.index_of[layer.name], filters, None, work)
     for operand in layer.operands:
         pieces = pieces_of(operand, edges)
-        ranges = [layer.channels_read(operand, *span) for span in filters.tolist()]
+        ranges = [layer.channels_read(operand, ((start, stop),))[0] for start, stop in filters.tolist()]
         if len(set(ranges)) == 1:
             for piece in pieces:
                 placed[piece.layer].readers[piece.block].append(vertices)
@@ -122,7 +122,7 @@ def _add_kernels(
     channels = np.array([(piece.start, piece.stop) for piece in pieces])
     kernels = []
     for start, stop in filters.tolist():
-        low, high = layer.channels_read(operand, start, stop)
+        ((low, high),) = layer.channels_read(operand, ((start, stop),))
         read = np.flatnonzero((channels[:, 0] < high) & (channels[:, 1] > low))
         mine = channels[read].clip(low, high)
         span = np.tile([start, stop], (len(read), 1))

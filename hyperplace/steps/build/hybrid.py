@@ -58,7 +58,7 @@ def _add_vertices(assembly: Assembly, layer: Layer, profile: Profile, cut: Ints,
 def _enter_as_reader(layer: Layer, own: Ints, cut: Ints, edges: dict[str, Ints], cells: dict[str, _Cells]) -> None:
     for operand in layer.operands:
         pieces = pieces_of(operand, edges)
-        ranges = [layer.channels_read(operand, *span) for span in spans(cut).tolist()]
+        ranges = [layer.channels_read(operand, ((start, stop),))[0] for start, stop in spans(cut).tolist()]
         if len(set(ranges)) == 1:
             for piece in pieces:
                 cells[piece.layer].readers[piece.block].append(own)

@@ -58,7 +58,7 @@ def _readings(
 ) -> list[tuple[int, int]]:
     """Return (run, the run of `layer` that reads it) for every pair the operand joins."""
     found = []
-    reads = [(number[layer.name, s], *layer.channels_read(operand, s, e)) for s, e in _pairs(edges[layer.name])]
+    reads = [(number[layer.name, s], *layer.channels_read(operand, ((s, e),))[0]) for s, e in _pairs(edges[layer.name])]
     for first, source in operand.located():
         for start, stop in _pairs(edges[source.layer]):
             low, high = _channels(source, first, start, stop)

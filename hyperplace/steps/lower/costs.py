@@ -76,6 +76,16 @@ class Costs:
             for tile in step.tiles
         )
 
+    def largest_bytes(self, steps: tuple[Step, ...]) -> int:
+        """Return the bytes of the largest tensor that a layer makes in some steps, before its trailing operations."""
+        return max((self._largest(step) for step in steps if step.layer), default=0)
+
+    def _largest(self, step: Step) -> int:
+        layer = self._graph[step.layer]
+        cells = [count(tile.filters) * count((tile.rows,)) for tile in step.tiles]
+        cells += [count(shard.filters) * count((shard.rows,)) for shard in step.shards]
+        return max(cells, default=0) * max(layer.map_bytes, layer.partial_bytes)
+
 
 def _kernels(layer: Layer) -> int:
     return layer.num_filters * max(1, layer.operands[0].num_channels // layer.groups)

@@ -6,6 +6,7 @@ from itertools import groupby
 from hyperplace.steps.lower.calls import argument_names, arguments, call_text, op_name
 from hyperplace.steps.lower.pieces import Pieces
 from hyperplace.steps.lower.text import joined
+from hyperplace.values.channels import kernel_axes
 from hyperplace.values.graph import Call, Layer, Ref
 from hyperplace.values.plan import Ranges
 from hyperplace.values.ranges import common, count, merged
@@ -13,16 +14,18 @@ from hyperplace.values.ranges import common, count, merged
 
 def grouped_convolution(layer: Layer, call: Call, filters: Ranges, x: str, pieces: Pieces) -> str:
     """Return a convolution of the touched groups; neighbouring groups with equally many filters share a call."""
-    channels = layer.operands[0].num_channels // layer.groups
-    touched = _touched(layer, filters)
-    is_transposed = op_name(call).startswith("conv_transpose")
+    grouping, axes = layer.groups_of(layer.operands[0]), kernel_axes(op_name(call))
+    channels, touched = grouping.channels, _touched(layer, filters)
+    # Where filters are not on the first axis of the kernel, they are counted within their group: one call for each.
+    is_alone = axes.filters != 0
     texts, first = [], 0
-    for _, run in groupby(touched, key=lambda item: (count(item[1]), item[0] if is_transposed else 0)):
+    for _, run in groupby(touched, key=lambda item: (count(item[1]), item[0] if is_alone else 0)):
         groups = list(run)
         mine = tuple(span for _, spans in groups for span in spans)
         own = f"{x}[:, {first * channels}:{(first + len(groups)) * channels}]" if len(groups) < len(touched) else x
         weight = arguments(call)["weight"].name
-        cuts = _transposed_cuts(layer, groups[0], channels) if is_transposed else {0: merged(mine)}
+        own_channels = ((groups[0][0] * channels, (groups[0][0] + 1) * channels),)
+        cuts = axes.cuts(mine, own_channels, grouping) if is_alone else {0: merged(mine)}
         changed = {argument_names(call)[0]: own, "weight": pieces.text(layer, weight, cuts), "groups": str(len(groups))}
         bias = arguments(call).get("bias")
         if isinstance(bias, Ref):
@@ -65,13 +68,3 @@ def _touched(layer: Layer, filters: Ranges) -> list[tuple[int, Ranges]]:
     per = layer.num_filters // layer.groups
     found = [(group, common(((group * per, (group + 1) * per),), filters)) for group in range(layer.groups)]
     return [(group, spans) for group, spans in found if spans]
-
-
-def _transposed_cuts(layer: Layer, group: tuple[int, Ranges], channels: int) -> dict[int, Ranges]:
-    """Return the cuts of a weight of shape (channels, filters per group, ...)."""
-    number, spans = group
-    first = number * (layer.num_filters // layer.groups)
-    return {
-        0: ((number * channels, (number + 1) * channels),),
-        1: tuple((start - first, stop - first) for start, stop in spans),
-    }

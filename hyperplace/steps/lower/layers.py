@@ -13,8 +13,9 @@ from hyperplace.steps.lower.sharing import Sharing
 from hyperplace.steps.lower.steps import PartSteps, Step, Tile
 from hyperplace.steps.lower.text import Lines, joined
 from hyperplace.steps.lower.tiles import TileText
-from hyperplace.values.graph import Call, Graph, Layer, Ref
-from hyperplace.values.plan import Range, Ranges
+from hyperplace.values.channels import kernel_axes
+from hyperplace.values.graph import Graph, Layer, Ref
+from hyperplace.values.plan import Range
 from hyperplace.values.ranges import common, cut_at
 
 
@@ -70,7 +71,8 @@ class LayerText:
         for variable, shard, wanted in zip(step.makes, step.shards, step.operands, strict=True):
             text = self._operands.text(operand, wanted, shard.rows)
             x = lines.shared(self._names(self._layer.name, "in"), text)
-            cuts = _kernel_cuts(self._layer, anchor, shard.filters, shard.channels)
+            groups = self._layer.groups_of(operand)
+            cuts = kernel_axes(op_name(anchor)).cuts(shard.filters, shard.channels, groups)
             weight = self._pieces.text(self._layer, arguments(anchor)["weight"].name, cuts)
             changed = {argument_names(anchor)[0]: x, "weight": weight}
             changed |= {"bias": "None"} if "bias" in arguments(anchor) else {}
@@ -116,17 +118,3 @@ class LayerText:
             else:
                 sums.append(terms)
         return joined([" + ".join(slice_text(term, 1) for term in terms) for terms in sums])
-
-
-def _kernel_cuts(layer: Layer, anchor: Call, filters: Ranges, channels: Ranges) -> dict[int, Ranges]:
-    """Return the cuts of the weight for filters by channels, all of one group."""
-    group = filters[0][0] // (layer.num_filters // layer.groups)
-    first_channel = group * (layer.operands[0].num_channels // layer.groups)
-    if op_name(anchor).startswith("conv_transpose"):
-        first_filter = group * (layer.num_filters // layer.groups)
-        return {0: channels, 1: _moved(filters, -first_filter)}
-    return {0: filters, 1: _moved(channels, -first_channel)}
-
-
-def _moved(ranges: Ranges, by: int) -> Ranges:
-    return tuple((start + by, stop + by) for start, stop in ranges)

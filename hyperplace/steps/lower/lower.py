@@ -14,7 +14,7 @@ from hyperplace.errors import UsageError
 from hyperplace.steps.lower.check import check
 from hyperplace.steps.lower.costs import Costs
 from hyperplace.steps.lower.holdings import Held, wanted
-from hyperplace.steps.lower.lowering import Lowering, channels_read
+from hyperplace.steps.lower.lowering import Lowering
 from hyperplace.steps.lower.names import Names
 from hyperplace.steps.lower.normed import add_normed
 from hyperplace.steps.lower.norms import norm_calls
@@ -106,7 +106,7 @@ def is_spread(layer: Layer, planned: PlannedLayer) -> bool:
 
 
 def _is_complete(layer: Layer, shard: Shard) -> bool:
-    return shard.channels == channels_read(layer, 0, shard.filters)
+    return shard.channels == layer.channels_read(layer.operands[0], shard.filters)
 
 
 def _add_owned(lowering: Lowering, layer: Layer, planned: PlannedLayer, stage: Stage) -> None:

@@ -8,10 +8,9 @@ from hyperplace.steps.lower.norms import read_in_run
 from hyperplace.steps.lower.sharing import sharings
 from hyperplace.steps.lower.steps import PartSteps, Sent, Step, Tile
 from hyperplace.steps.lower.types import output_type
-from hyperplace.values.graph import Graph, Layer, Reads, TensorType
-from hyperplace.values.plan import Owner, Plan, PlannedLayer, Range, Ranges, Reduction, Transfer
+from hyperplace.values.graph import Graph, Layer, TensorType
+from hyperplace.values.plan import Owner, Plan, PlannedLayer, Range, Reduction, Transfer
 from hyperplace.values.program import Message
-from hyperplace.values.ranges import merged
 
 
 class Lowering:
@@ -37,10 +36,7 @@ class Lowering:
 
     def _tile(self, layer: Layer, owner: Owner, *, is_one: bool) -> Tile:
         name = self.names(layer.name) if is_one else self.names(layer.name, "rows", *owner.rows)
-        operands = [
-            wanted(operand, channels_read(layer, number, owner.filters))
-            for number, operand in enumerate(layer.operands)
-        ]
+        operands = [wanted(operand, layer.channels_read(operand, owner.filters)) for operand in layer.operands]
         return Tile(name, owner.filters, owner.rows, tuple(operands))
 
     def reads(self, layer: Layer, tiles: tuple[Tile, ...], part: int, run: int | None = None) -> list[str]:
@@ -101,13 +97,3 @@ class Lowering:
         self.messages.append(message)
         self.parts[target].received[variable] = message
         return message, variable
-
-
-def channels_read(layer: Layer, operand: int, filters: Ranges) -> Ranges:
-    """Return the channels of an operand that the filters read, as sorted ranges apart from each other."""
-    reads = layer.operands[operand]
-    if reads.reads is Reads.SAME:
-        return filters
-    if reads.reads is Reads.ALL:
-        return ((0, reads.num_channels),)
-    return merged(tuple(sorted({layer.channels_read(reads, *span) for span in filters})))

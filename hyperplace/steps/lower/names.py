@@ -9,7 +9,7 @@ import re
 from collections.abc import Hashable
 
 VARIABLES = frozenset(["self", "torch", "F", "runtime"])  # what a method uses by name
-_ATTRIBUTES = "weights buffers segments holds step training device generator batch num_rows rows count see"
+_ATTRIBUTES = "weights buffers segments holds step training device generator batch num_rows rows count see table"
 ATTRIBUTES = frozenset(_ATTRIBUTES.split())  # of a part
 
 

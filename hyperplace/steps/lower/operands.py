@@ -22,7 +22,7 @@ class Operands:
         lines = pick(piece.layer, (piece.filters,), rows, self._part.held[piece.layer][piece.result])
         if layer.rule is Rule.WHOLE:
             return [self._whole(layer, operand, piece, lines_text(lines, 1))]
-        width = layer.shape[1] // layer.num_filters if len(layer.shape) > 1 else 1
+        width = layer.width
         is_plain = piece.width == width and operand.shape[2:] == layer.shape[2:]
         if piece.is_trimmed:
             start, stop = piece.trim

@@ -61,6 +61,7 @@ class PartWriter:
             backward=self._costs.rounded(work.backward),
             update=self._costs.rounded(sum(self._costs.update(layers[name], pieces[name]) for name in fresh)),
             saved_bytes=self._costs.saved_bytes(run.steps),
+            largest_bytes=self._costs.largest_bytes(run.steps),
             method=method,
         )
 
@@ -150,9 +151,7 @@ class PartWriter:
             held = [h for h in own[layer.name, step.run] if h.variable not in self._part.received]
             width = norm_width(layer, step.run)
         else:
-            held = self._part.own(step.layer, sent.result)
-            if len(layer.shape) > 1 and layer.rule is not Rule.WHOLE:
-                width = layer.shape[1] // layer.num_filters
+            held, width = self._part.own(step.layer, sent.result), layer.width
         return lines_text(pick(step.layer, sent.filters, sent.rows, held), width)
 
     def _is_statistics(self, step: Step) -> bool:

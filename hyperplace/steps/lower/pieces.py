@@ -7,12 +7,11 @@ from hyperplace.steps.lower.holdings import Held, Slice, pick
 from hyperplace.steps.lower.names import ATTRIBUTES, Names
 from hyperplace.steps.lower.sharing import Sharing
 from hyperplace.steps.lower.text import index_text
+from hyperplace.values.channels import filter_axis
 from hyperplace.values.graph import Call, Layer, Parameter
 from hyperplace.values.plan import Ranges
 from hyperplace.values.program import Copy, Piece
 from hyperplace.values.ranges import common
-
-NORMS = ("batch_norm", "instance_norm", "group_norm", "prelu")
 
 
 @dataclass(frozen=True)
@@ -96,15 +95,8 @@ def _index(parameter: Parameter, cuts: dict[int, Ranges]) -> str:
 
 def filter_cuts(call: Call, argument: str, shape: tuple[int, ...], scaled: Ranges) -> dict[int, Ranges]:
     """Return the dimension of a call's parameter that runs over filters, cut to those given; nothing if none does."""
-    name = op_name(call).rstrip("_")
-    if name.startswith("conv_transpose") and argument == "weight":
-        return {1: scaled}
-    if name.startswith("conv") or name == "linear" or name in NORMS:
-        return {0: scaled}
-    position = len(shape) - (len(call.shape) - 1)
-    if 0 <= position < len(shape) and shape[position] == call.shape[1]:
-        return {position: scaled}
-    return {}
+    axis = filter_axis(op_name(call).rstrip("_"), argument, shape, call.shape)
+    return {} if axis is None else {axis: scaled}
 
 
 def scaled(ranges: Ranges, factor: int) -> Ranges:

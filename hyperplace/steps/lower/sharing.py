@@ -1,11 +1,12 @@
 """How the weights of a layer are shared where the rows of its filters are apart: who owns them, who has copies."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from hyperplace.values.derived.replicas import tied_replicas
 from hyperplace.values.graph import Graph
 from hyperplace.values.plan import Plan, PlannedLayer, Ranges, Replica
-from hyperplace.values.ranges import common, ranges_of
+from hyperplace.values.ranges import common, ranges_of, union
 
 
 @dataclass(frozen=True)
@@ -17,11 +18,19 @@ class Sharing:
 
     def filters(self, part: int) -> Ranges:
         """Return the filters of which a part has any rows."""
-        mine = [owner for owner in self.planned.owners if owner.part == part]
-        return ranges_of(sorted({f for owner in mine for span in owner.filters for f in range(*span)}))
+        return union([owner.filters for owner in self.planned.owners if owner.part == part])
 
     def groups(self, part: int) -> tuple[tuple[int, Ranges], ...]:
         """Return a part's filters by the part that owns their weights, its own first."""
+        if part not in self._groups:
+            self._groups[part] = self._found_groups(part)
+        return self._groups[part]
+
+    @cached_property
+    def _groups(self) -> dict[int, tuple[tuple[int, Ranges], ...]]:
+        return {}  # asked for again and again
+
+    def _found_groups(self, part: int) -> tuple[tuple[int, Ranges], ...]:
         copies = [(replica.owner, replica.filters) for replica in self.replicas if replica.part == part]
         borrowed = {f for _, filters in copies for span in filters for f in range(*span)}
         owned = ranges_of(sorted({f for span in self.filters(part) for f in range(*span)} - borrowed))

@@ -10,9 +10,8 @@ def output_type(layer: Layer, result: int, filters: Ranges, rows: Range) -> tupl
     """Return the type of filters by rows of a layer's result, and the rows where dimension 0 follows them."""
     made = layer.makes[layer.results.index(result) if layer.results else 0]
     shape = list(made.shape)
-    if layer.rule is not Rule.WHOLE and len(shape) > 1:
-        width = layer.shape[1] // layer.num_filters
-        shape[1] = count(filters) * width
+    if layer.rule is not Rule.WHOLE and len(shape) > layer.channel_axis:
+        shape[layer.channel_axis] = count(filters) * layer.width
     if not (shape and shape[0] == Rows()):
         return TensorType(tuple(shape), made.dtype), None
     return TensorType((rows[1] - rows[0], *shape[1:]), made.dtype), rows

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from hyperplace.values.channels import Groups, kernel_axes
 from hyperplace.values.graph import Layer
 
 
@@ -44,6 +45,5 @@ def half_channels(layer: Layer) -> Slice | None:
 
 def weight_shape(layer: Layer, slice_: Slice, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the weight's shape for a slice of the layer."""
-    if layer.kind.startswith("conv_transpose"):
-        return (slice_.channels, slice_.filters // slice_.groups, *shape[2:])
-    return (slice_.filters, slice_.channels // slice_.groups, *shape[2:])
+    sides = kernel_axes(layer.kind).shape(Groups(slice_.filters, slice_.channels, slice_.groups))
+    return (*sides, *shape[2:])

@@ -13,7 +13,7 @@ from hyperplace.steps.schedule.schedule import durations
 from hyperplace.values.program import PartProgram, Program, Receive, Send
 from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, UPDATE, Schedule
 
-ROUNDS = 4  # of as many mini-batches as there can be in flight, between filling the pipe and letting it run dry
+ROUNDS = 8  # of as many mini-batches as there can be in flight, between filling the pipe and letting it run dry
 
 Done = tuple[int, Node]  # a mini-batch's action
 
@@ -98,7 +98,7 @@ def _summary(program: Program, parts: Sequence[_Part], ends: dict[Done, float], 
     last = [0.0] * (1 + max((batch for batch, _ in ends), default=0))
     for (batch, _), end in ends.items():
         last[batch] = max(last[batch], end)
-    first, final = depth - 1, len(last) - 1 - depth
+    first, final = min(3 * depth, len(last) // 2), len(last) - 1 - depth
     moments = _Moments(program, ends, work)
     numbers = range(len(parts))
     return DryRun(

@@ -5,9 +5,9 @@ import copy
 import numpy as np
 import torch
 
-from hyperplace.runtime import RunSettings, Trainer, Training, load_program
+from hyperplace.compiling import runnable
+from hyperplace.runtime import RunSettings, Trainer, Training
 from hyperplace.steps.build import build
-from hyperplace.steps.lower import generate
 from hyperplace.steps.partition import partition
 from hyperplace.steps.place import place
 from hyperplace.steps.profile.flops import count_flops
@@ -36,9 +36,8 @@ def sgd(parameters):
 
 def trainer_of(graph, plan, model, loss, *, optimizer=sgd, training=None, **settings):
     """Return a trainer of the plan's program, with one mini-batch in flight unless told otherwise."""
-    program = load_program(generate(graph, plan))
-    chosen = RunSettings(**{"schedule": "async", "in_flight": 1, **settings})
-    return Trainer(program, model.state_dict(), training=training or Training(optimizer), loss=loss, settings=chosen)
+    chosen, training = RunSettings(**{"schedule": "async", "in_flight": 1, **settings}), training or Training(optimizer)
+    return Trainer(runnable(graph, plan), model.state_dict(), training=training, loss=loss, settings=chosen)
 
 
 def flat(outputs):

@@ -5,20 +5,14 @@ import torch
 from replica_programs import SLICED, data_parallel, program_of
 
 from hyperplace.errors import UsageError
-from hyperplace.runtime import Copy, Feed, Keep, Part, Piece, Segment
-from hyperplace.runtime.loans import Loan, borrowers, find_loans
-from hyperplace.runtime.table import add, cut, paste
+from hyperplace.runtime.pieces import add, cut, paste, slice_of
+from hyperplace.values.loans import Loan, borrowers, find_loans, updaters, users_of
+from hyperplace.values.program import Copy, Feed, Keep, PartProgram, Piece, Segment
 
 
 def part_of(weights, runs=True):
-    class Made(Part):
-        segments = (Segment("go", (Feed(0, "0:1"),), (Keep("h"),)),) if runs else ()
-
-        def go(self, x):
-            return (x,)
-
-    Made.weights = weights
-    return Made()
+    segments = (Segment("go", (Feed(0, "0:1"),), (Keep("h"),)),) if runs else ()
+    return PartProgram(weights, segments=segments)
 
 
 def loan_of(piece, copy):
@@ -44,18 +38,18 @@ def test_a_loan_is_the_slice_of_the_owners_piece(owned, copied):
     whole = torch.randn(8, 4)
     piece, copy = Piece("w", (8, 4), owned), Copy("w", (8, 4), copied, owner=0)
     loan = loan_of(piece, copy)
-    assert torch.equal(cut(piece.of(whole), loan.spans), copy.of(whole))
+    assert torch.equal(cut(slice_of(piece, whole), loan.spans), slice_of(copy, whole))
 
 
 @pytest.mark.parametrize(("owned", "copied"), INDEXES)
 def test_what_is_added_arrives_where_it_belongs(owned, copied):
     piece, copy = Piece("w", (8, 4), owned), Copy("w", (8, 4), copied, owner=0)
     first, second = torch.randn(8, 4), torch.randn(8, 4)
-    found = piece.of(first)
-    add(found, copy.of(second), loan_of(piece, copy).spans)
+    found = slice_of(piece, first)
+    add(found, slice_of(copy, second), loan_of(piece, copy).spans)
     wanted = torch.zeros(8, 4)
-    paste(wanted, copy.of(second), copy.spans)
-    assert torch.equal(found, piece.of(first + wanted))
+    paste(wanted, slice_of(copy, second), copy.spans)
+    assert torch.equal(found, slice_of(piece, first + wanted))
 
 
 def test_the_piece_with_all_of_the_copy_is_found_among_several():
@@ -89,6 +83,18 @@ def test_a_copy_that_is_owned_twice_is_refused():
 
 
 def test_who_lends_to_whom():
-    assert borrowers(find_loans([kind() for kind in program_of(data_parallel(3)).parts])) == {0: {1, 2}, 1: {0, 2}}
-    assert borrowers(find_loans([kind() for kind in SLICED.parts])) == {0: {1, 2}}
+    assert borrowers(find_loans(program_of(data_parallel(3)).program.parts)) == {0: {1, 2}, 1: {0, 2}}
+    assert borrowers(find_loans(SLICED.program.parts)) == {0: {1, 2}}
     assert find_loans([part_of({"w": Piece("w", (8,))}), part_of({"w": Copy("w", (8,), owner=0)}, runs=False)]) == ()
+
+
+def test_all_parts_with_weights_of_their_own_update_also_those_that_lend_nothing():
+    parts = SLICED.program.parts
+    assert updaters(parts, find_loans(parts)) == {0: {1, 2}, 2: set()}
+
+
+def test_a_lent_weight_is_used_where_segments_say_so_and_everywhere_where_they_do_not():
+    parts = SLICED.program.parts
+    assert users_of(parts, find_loans(parts)) == {(0, "w"): {(0, 0), (1, 0), (2, 1)}}
+    untold = [part_of({"w": Piece("w", (8,))}), part_of({"w": Copy("w", (8,), owner=0)})]
+    assert users_of(untold, find_loans(untold)) == {(0, "w"): {(0, 0), (1, 0)}}

@@ -1,0 +1,23 @@
+"""What a part needs of its device's memory while it trains, by what for."""
+
+from dataclasses import dataclass, fields
+
+# Tensors of a parameter's size that an optimizer keeps for each.
+OPTIMIZER_STATES = {"sgd": 0, "momentum": 1, "rmsprop": 1, "adagrad": 1, "adam": 2, "adamw": 2}
+
+
+@dataclass(frozen=True)
+class PartMemory:
+    """Bytes of one part at its peak, with as many mini-batches in flight as a schedule has."""
+
+    weights: int  # parameters, copies and buffers
+    gradients: int
+    optimizer: int
+    stashed: int  # older versions of weights, which mini-batches in flight still see, and newer ones not yet wanted
+    activations: int  # kept for backward passes, with what was received
+    messages: int  # come, and not yet taken
+    working: int  # gradients of what a layer makes and of what it reads, while it runs backward
+
+    @property
+    def total(self) -> int:
+        return sum(getattr(self, one.name) for one in fields(self))
