@@ -204,3 +204,31 @@ def test_the_volumes_are_those_of_the_results(page, folder):
         row = found[LABELS[method], k.removeprefix("k=")]
         over = f" ({float(row['max_over_avg']):.2f})" if float(row["max_over_avg"]) > 1.1 + 1e-9 else ""
         assert cells[method, k] == f"{int(row['volume_bytes']) / MIB:,.1f}{over}"
+
+
+PLAIN = {"one thread": "plain loop, 1 thread", "two threads": "plain loop, 2 threads"}
+
+
+def bench_key(label):
+    """Return the method and schedule that a line of the table of speeds is about."""
+    if label == "compiled for one part":
+        return "compiled, k=1", "async"
+    name, _, schedule = label.partition(", ")
+    if name == "plain loop":
+        return PLAIN[schedule], "plain"
+    name = name.removesuffix(" plan")
+    return (f"{name} auto" if name in ("coarse", "fine", "hybrid") else name), schedule
+
+
+@pytest.mark.parametrize(("page", "num_rows"), [("README.md", 5), ("docs/results.md", 12)])
+def test_the_speeds_are_those_of_the_results(page, num_rows):
+    table = PAGES[page].split("results/vgg16-bench/bench.md")[1].split("| | images/s |")[1].split("\n\n")[0]
+    lines = [line.strip("|").split("|") for line in table.splitlines()[2:]]
+    with open(ROOT / "results/vgg16-bench/bench.csv") as file:
+        found = {(row["method"], row["schedule"]): row for row in csv.DictReader(file)}
+    assert len(lines) == num_rows
+    for label, *cells in ([cell.strip() for cell in line] for line in lines):
+        row = found[bench_key(label)]
+        idle = f"{100 * float(row['bubble']):.0f} %" if row["bubble"] else ""
+        speed_ups = [f"{float(row[name]):.2f}" for name in ("speed_up_1_thread", "speed_up_k_threads")]
+        assert cells == [f"{float(row['median']):.1f}", *speed_ups, idle], label
