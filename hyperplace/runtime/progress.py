@@ -78,8 +78,8 @@ class Progress:
         self._outputs: list[tuple[Tensor, ...]] = []
         self._faults: list[Fault] = []
         self._changed, self._on_fault = Bell(), on_fault
-        # Nobody keeps a loss, and with it the trainer, from being forgotten. A WeakValueDictionary would run Python code
-        # whenever one is, and an interrupt within that is lost.
+        # Nobody keeps a loss, and with it the trainer, from being forgotten. A WeakValueDictionary runs Python code
+        # when one is, and an interrupt within that is lost.
         self._losses: dict[int, weakref.ref[Loss]] = {}
 
     def tell(self, event: Event) -> None:
