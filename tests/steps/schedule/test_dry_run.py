@@ -76,6 +76,8 @@ def test_an_update_that_is_to_be_seen_too_early_is_a_deadlock():
     early = replace(found, delays=dict.fromkeys(found.delays, 0))
     with pytest.raises(UsageError, match="never ends"):
         dry_run(program, early)
+    with pytest.raises(UsageError, match="does not say after how many ticks w of part"):
+        dry_run(program, replace(found, delays={}))
 
 
 @pytest.mark.parametrize("seed", range(25))
