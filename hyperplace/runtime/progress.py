@@ -78,8 +78,9 @@ class Progress:
         self._outputs: list[tuple[Tensor, ...]] = []
         self._faults: list[Fault] = []
         self._changed, self._on_fault = Bell(), on_fault
-        # Nobody keeps a loss, and with it the trainer, from being forgotten.
-        self._losses: weakref.WeakValueDictionary[int, Loss] = weakref.WeakValueDictionary()
+        # Nobody keeps a loss, and with it the trainer, from being forgotten. A WeakValueDictionary runs Python code
+        # when one is, and an interrupt within that is lost.
+        self._losses: dict[int, weakref.ref[Loss]] = {}
 
     def tell(self, event: Event) -> None:
         """Take note of what a rank says; the first fault stops everything."""
@@ -87,7 +88,7 @@ class Progress:
             case Finished(part):
                 self._num_finished[part] += 1
             case Lost(batch, piece):
-                if (loss := self._losses.pop(batch, None)) is not None:
+                if (loss := self._losses.pop(batch)()) is not None:
                     loss.add(piece)
                 return
             case Predicted(outputs):
@@ -100,7 +101,7 @@ class Progress:
 
     def expect(self, batch: int, loss: Loss) -> None:
         """Add what comes of a mini-batch to this loss."""
-        self._losses[batch] = loss
+        self._losses[batch] = weakref.ref(loss)
 
     @property
     def fault(self) -> Fault | None:

@@ -1,7 +1,8 @@
 """Run a schedule without computing anything: does it end, how long does a mini-batch take, what is held meanwhile.
 
-Every part does its actions in order, each as soon as what it needs is done; messages take no time. So the period is the
-best that parts which only wait for each other can reach.
+Every part does its actions in order, each as soon as what it needs is done; messages take no time. Who sees a lent
+weight waits for the update that its mini-batch is to see. So the period is the best that parts which only wait for each
+other can reach.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,12 +11,14 @@ from dataclasses import dataclass
 from hyperplace.errors import UsageError
 from hyperplace.steps.schedule.needs import Needs, Node, needs_of
 from hyperplace.steps.schedule.schedule import durations
+from hyperplace.values.loans import find_loans, users_of
 from hyperplace.values.program import PartProgram, Program, Receive, Send
 from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, UPDATE, Schedule
 
 ROUNDS = 8  # of as many mini-batches as there can be in flight, between filling the pipe and letting it run dry
 
 Done = tuple[int, Node]  # a mini-batch's action
+Spans = dict[Done, tuple[float, float]]  # when it begins and ends
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ def dry_run(program: Program, schedule: Schedule, num_batches: int | None = None
     _check_complete(program, schedule, needs)
     count = num_batches or (ROUNDS + 2) * (schedule.depth + 1)
     parts = [_Part(list(_todo(schedule, p, count))) for p in range(len(program.parts))]
-    ends = _run(parts, needs, durations(program, needs))
-    return _summary(program, parts, ends, schedule.depth + 1)
+    spans = _run(parts, _Waits(program, schedule, needs), durations(program, needs))
+    return _summary(program, spans, schedule.depth + 1)
 
 
 def _todo(schedule: Schedule, part: int, num_batches: int) -> Iterator[Done]:
@@ -70,41 +73,64 @@ def _check_complete(program: Program, schedule: Schedule, needs: Needs) -> None:
         )
 
 
-def _run(parts: Sequence[_Part], needs: Needs, work: dict[Node, float]) -> dict[Done, float]:
-    """Let every part go as far as it can, again and again; return when every action ends."""
-    ends: dict[Done, float] = {}
+class _Waits:
+    """What an action of a mini-batch waits for: others of its own, and updates that it is to see."""
+
+    def __init__(self, program: Program, schedule: Schedule, needs: Needs) -> None:
+        self._needs = needs
+        self._updates: dict[Node, list[tuple[int, Node]]] = {}  # how many mini-batches before, and whose
+        for (owner, name), users in users_of(program.parts, find_loans(program.parts)).items():
+            update = owner, UPDATE, 0
+            if update in needs and (owner, name) not in schedule.delays:
+                raise UsageError(f"the schedule does not say after how many ticks {name} of part {owner} is seen")
+            for part, segment in users if update in needs else ():
+                delay = schedule.delays[owner, name]
+                self._updates.setdefault((part, FORWARD, segment), []).append((delay, update))
+
+    def of(self, batch: int, node: Node) -> list[Done]:
+        seen = self._updates.get(node, ())
+        updates = [(batch - delay, update) for delay, update in seen if batch >= delay]
+        return [(batch, need) for need in self._needs[node]] + updates
+
+
+def _run(parts: Sequence[_Part], waits: _Waits, work: dict[Node, float]) -> Spans:
+    """Let every part go as far as it can, again and again; return when every action begins and ends."""
+    spans: Spans = {}
     is_moving = True
     while is_moving:
         is_moving = False
         for part in parts:
             while part.place < len(part.todo):
                 batch, node = part.todo[part.place]
-                wanted = [(batch, need) for need in needs[node]]
-                if not all(one in ends for one in wanted):
+                wanted = waits.of(batch, node)
+                if not all(one in spans for one in wanted):
                     break
-                part.time = max([part.time, *(ends[one] for one in wanted)]) + work[node]
-                ends[batch, node] = part.time
+                begin = max([part.time, *(spans[one][1] for one in wanted)])
+                part.time = begin + work[node]
+                spans[batch, node] = begin, part.time
                 part.place += 1
                 is_moving = True
     if stuck := [part.todo[part.place] for part in parts if part.place < len(part.todo)]:
-        waits = ", ".join(f"part {node[0]} before {node[1]}{node[2]} of mini-batch {batch}" for batch, node in stuck)
-        raise UsageError(f"the schedule never ends: {waits} wait for each other")
-    return ends
+        who = ", ".join(f"part {node[0]} before {node[1]}{node[2]} of mini-batch {batch}" for batch, node in stuck)
+        raise UsageError(f"the schedule never ends: {who} wait for each other")
+    return spans
 
 
-def _summary(program: Program, parts: Sequence[_Part], ends: dict[Done, float], depth: int) -> DryRun:
-    """Return what the ends of all actions say; the first and the last `depth` mini-batches fill and drain the pipe."""
-    work = durations(program, {node for _, node in ends})
-    last = [0.0] * (1 + max((batch for batch, _ in ends), default=0))
-    for (batch, _), end in ends.items():
+def _summary(program: Program, spans: Spans, depth: int) -> DryRun:
+    """Return what the times of all actions say; the first and the last `depth` mini-batches fill and drain the pipe."""
+    work = durations(program, {node for _, node in spans})
+    last = [0.0] * (1 + max((batch for batch, _ in spans), default=0))
+    for (batch, _), (_, end) in spans.items():
         last[batch] = max(last[batch], end)
     first, final = min(3 * depth, len(last) // 2), len(last) - 1 - depth
-    moments = _Moments(program, ends, work)
-    numbers = range(len(parts))
+    moments = _Moments(program, spans)
+    numbers = range(len(program.parts))
+    busy = tuple(sum(time for node, time in work.items() if node[0] == p) for p in numbers)
+    period = (last[final] - last[first]) / (final - first) if final > first else last[-1] / len(last)
     return DryRun(
-        period=(last[final] - last[first]) / (final - first) if final > first else last[-1] / len(last),
+        period=max(period, *busy),  # a first mini-batch that was late, for want of others to wait for, makes it shorter
         length=max(last),
-        busy=tuple(sum(time for node, time in work.items() if node[0] == p) for p in numbers),
+        busy=busy,
         live=tuple(_most(moments.live(p)) for p in numbers),
         saved_bytes=tuple(_most(moments.saved(p)) for p in numbers),
         waiting_bytes=tuple(_most(moments.waiting(p)) for p in numbers),
@@ -124,22 +150,25 @@ def _most(changes: Iterable[Change]) -> int:
 
 
 class _Moments:
-    """When things are held, from the ends of all actions."""
+    """When things are held, from the times of all actions."""
 
-    def __init__(self, program: Program, ends: dict[Done, float], work: dict[Node, float]) -> None:
-        self._program, self._ends, self._work = program, ends, work
-        self._batches = sorted({batch for batch, _ in ends})
+    def __init__(self, program: Program, spans: Spans) -> None:
+        self._program, self._spans = program, spans
+        self._batches = sorted({batch for batch, _ in spans})
         self._taken = [_first_takers(part) for part in program.parts]
 
     def _begin(self, batch: int, node: Node) -> float:
-        return self._ends[batch, node] - self._work[node]
+        return self._spans[batch, node][0]
+
+    def _end(self, batch: int, node: Node) -> float:
+        return self._spans[batch, node][1]
 
     def live(self, p: int) -> Iterator[Change]:
         """Yield +1 and -1 for every mini-batch that a part begins and is done with."""
         segments = range(len(self._program.parts[p].segments))
         for batch in self._batches if segments else ():
             yield min(self._begin(batch, (p, FORWARD, s)) for s in segments), 1
-            yield max(self._ends[batch, (p, BACKWARD, s)] for s in segments), -1
+            yield max(self._end(batch, (p, BACKWARD, s)) for s in segments), -1
 
     def saved(self, p: int) -> Iterator[Change]:
         """Yield what a part keeps from a segment's forward to its backward pass, and of every message it takes."""
@@ -148,19 +177,19 @@ class _Moments:
                 taken = [self._bytes(number) for number, first in self._taken[p].items() if first == s]
                 amount = segment.saved_bytes + sum(taken)
                 yield self._begin(batch, (p, FORWARD, s)), amount
-                yield self._ends[batch, (p, BACKWARD, s)], -amount
+                yield self._end(batch, (p, BACKWARD, s)), -amount
 
     def waiting(self, p: int) -> Iterator[Change]:
         """Yield every message to a part, from when it is sent until it is taken; gradients that come back too."""
         for batch in self._batches:
             for number, first in self._taken[p].items():
                 source = self._sender(number)
-                yield self._ends[batch, (*source[:1], FORWARD, source[1])], self._bytes(number)
+                yield self._end(batch, (*source[:1], FORWARD, source[1])), self._bytes(number)
                 yield self._begin(batch, (p, FORWARD, first)), -self._bytes(number)
             for message in self._program.messages:
                 if message.source == p and message.learns:
                     first = self._taken[message.target][message.number]
-                    yield self._ends[batch, (message.target, BACKWARD, first)], self._bytes(message.number)
+                    yield self._end(batch, (message.target, BACKWARD, first)), self._bytes(message.number)
                     yield (
                         self._begin(batch, (p, BACKWARD, self._sender(message.number)[1])),
                         -self._bytes(message.number),
