@@ -170,9 +170,11 @@ def _summary(placement: "Placement", folder: Path) -> dict[str, Any]:
 def _show(placement: "Placement", others: "list[ComparisonRow]", folder: Path) -> None:
     from rich.console import Console
 
+    from hyperplace import api
     from hyperplace.report import plan_document, show
 
-    document = plan_document(placement.plan, others, (placement.profile, placement.hypergraph))
+    memory = api.run_memory(placement.graph, placement.plan)
+    document = plan_document(placement.plan, others, (placement.profile, placement.hypergraph), memory)
     show(document, Console(highlight=False))
     if placement.left_out:
         say(f"\ncut or left out at the time limit: {', '.join(placement.left_out)}; --time-limit 0 runs all to the end")

@@ -14,6 +14,7 @@ from hyperplace.compiling import (
     load_checkpoint,
     lower,
     micro_batches_for,
+    run_memory,
     runnable,
     save_checkpoint,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "place_graph",
     "profile",
     "run",
+    "run_memory",
     "runnable",
     "save_checkpoint",
     "save_plan",

@@ -11,8 +11,10 @@ from hyperplace.errors import ModelError, UsageError
 from hyperplace.planning import graph_for
 from hyperplace.steps.emit import emit
 from hyperplace.steps.lower import lower as lower_step
+from hyperplace.steps.schedule import memory, schedule
 from hyperplace.values.derived import derived, differences
 from hyperplace.values.graph import Graph
+from hyperplace.values.memory import RunMemory
 from hyperplace.values.plan import Plan
 from hyperplace.values.profile import Profile
 from hyperplace.values.program import Program
@@ -54,6 +56,12 @@ def check_plan(plan: Plan, model: "nn.Module | None" = None) -> tuple[Plan, list
         faults = model_faults(graph, plan)
     faults += differences(right)
     return derived(right), faults
+
+
+def run_memory(graph: Graph, plan: Plan, *, in_flight: int = 4, optimizer: str = "momentum") -> RunMemory:
+    """Return what every part needs of memory to train a captured model by its plan, asynchronously."""
+    program = lower_step(graph, plan)
+    return RunMemory(memory(program, schedule(program, in_flight), optimizer=optimizer), in_flight, optimizer)
 
 
 def runnable(graph: Graph, plan: Plan, profile: Profile | None = None) -> "Runnable":

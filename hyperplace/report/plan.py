@@ -1,7 +1,7 @@
 """A plan as a document: the map of its layers, what every part does and holds, and the plan beside other placements."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from hyperplace.report.document import Column, Document, Figure, Section, Table, Text, Value
 from hyperplace.report.layermap import layer_map, part_list
@@ -11,18 +11,23 @@ from hyperplace.report.rows import order_of
 from hyperplace.report.work import work_scale
 from hyperplace.values.comparison import ComparisonRow
 from hyperplace.values.hypergraph import Hypergraph
+from hyperplace.values.memory import PartMemory, RunMemory
 from hyperplace.values.partition import balance_limit
 from hyperplace.values.plan import Plan
 from hyperplace.values.profile import Profile
 from hyperplace.values.sizes import byte_scale, size
 
+LEAST_TELLING = ("gradients", "messages", "working", "optimizer", "stashed", "weights", "activations")
 TRAINING_NOTE = "sent and received: in a training iteration, with gradients, and weights of split rows"
 
 
 def plan_document(
-    plan: Plan, others: Sequence[ComparisonRow] = (), made_of: Sequence[Profile | Hypergraph] = ()
+    plan: Plan,
+    others: Sequence[ComparisonRow] = (),
+    made_of: Sequence[Profile | Hypergraph] = (),
+    memory: RunMemory | None = None,
 ) -> Document:
-    """Return the plan and what it was made of, its map, its parts, and the other placements beside it."""
+    """Return the plan and what it was made of, its map, its parts with their memory, and the other placements."""
     head = tuple(Text(str(value), "fact") for value in (plan, *made_of))
     figure = Figure(
         name="plan",
@@ -31,7 +36,27 @@ def plan_document(
         draw=lambda: plan_figure(plan),
         characters=lambda width: layer_map(plan, width),
     )
-    return Document(head, (Section((figure,)), parts_section(plan), versus_section(plan, others)), parts_table(plan))
+    held = (memory_section(memory),) if memory else ()
+    sections = (Section((figure,)), parts_section(plan), *held, versus_section(plan, others))
+    return Document(head, sections, parts_table(plan))
+
+
+def memory_section(memory: RunMemory) -> Section:
+    """Return what every part needs of memory at its peak, by what for."""
+    scale = byte_scale(part.total for part in memory.parts)
+    columns = [
+        Column.numbers(
+            one.name,
+            [scale.of(getattr(part, one.name)) for part in memory.parts],
+            scale.name,
+            spare=1 + LEAST_TELLING.index(one.name),
+        )
+        for one in fields(PartMemory)
+    ]
+    peak = Column.numbers("peak", [scale.of(part.total) for part in memory.parts], scale.name)
+    count = f"{memory.in_flight} mini-batch{'es' * (memory.in_flight != 1)} in flight"
+    note = f"memory of every part at its peak, trained with {count} and {memory.optimizer}"
+    return Section((Table((Column.numbers("part", range(len(memory.parts))), *columns, peak)), Text(note, "note")))
 
 
 def parts_section(plan: Plan) -> Section:
@@ -47,7 +72,7 @@ def parts_table(plan: Plan) -> Table:
     scale = work_scale((part.work, unit) for part in parts)
     sent, received = traffic(plan)
     out, into = messages(plan)
-    held = byte_scale(n for part in parts for n in (part.parameter_bytes, part.activation_bytes, part.memory_bytes))
+    held = byte_scale(n for part in parts for n in (part.parameter_bytes, part.activation_bytes))
     moved = byte_scale([*sent, *received])
     return Table(
         (
@@ -56,7 +81,6 @@ def parts_table(plan: Plan) -> Table:
             Column.numbers("work", [scale.of(part.work, unit) for part in parts], scale.name),
             Column.numbers("parameters", [held.of(part.parameter_bytes) for part in parts], held.name),
             Column.numbers("activations", [held.of(part.activation_bytes) for part in parts], held.name, spare=2),
-            Column.numbers("memory", [held.of(part.memory_bytes) for part in parts], held.name),
             Column.numbers("sent", map(moved.of, sent), moved.name),
             Column.numbers("received", map(moved.of, received), moved.name),
             Column.numbers("messages out", out, spare=1),

@@ -8,7 +8,7 @@ OPTIMIZER_STATES = {"sgd": 0, "momentum": 1, "rmsprop": 1, "adagrad": 1, "adam":
 
 @dataclass(frozen=True)
 class PartMemory:
-    """Bytes of one part at its peak, with as many mini-batches in flight as a schedule has."""
+    """Bytes of one part at its peak, for mini-batches as planned."""
 
     weights: int  # parameters, copies and buffers
     gradients: int
@@ -21,3 +21,12 @@ class PartMemory:
     @property
     def total(self) -> int:
         return sum(getattr(self, one.name) for one in fields(self))
+
+
+@dataclass(frozen=True)
+class RunMemory:
+    """The memory of all parts where at most so many mini-batches are in flight; `optimizer` as in OPTIMIZER_STATES."""
+
+    parts: tuple[PartMemory, ...]
+    in_flight: int
+    optimizer: str

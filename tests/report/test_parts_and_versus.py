@@ -1,3 +1,5 @@
+from dataclasses import fields
+
 import pytest
 from report_examples import (
     MIB,
@@ -12,7 +14,15 @@ from report_examples import (
     row,
 )
 
-from hyperplace.report.plan import better_lines, parts_section, parts_table, versus_section, versus_table
+from hyperplace.report.plan import (
+    better_lines,
+    memory_section,
+    parts_section,
+    parts_table,
+    versus_section,
+    versus_table,
+)
+from hyperplace.values.memory import PartMemory, RunMemory
 
 
 def test_a_row_per_part_with_its_own_figures():
@@ -80,3 +90,14 @@ def test_a_plan_that_moves_nothing_has_no_ratios():
     single = plan([layer("a", [(0, 4)])], 1)
     assert set(versus_table(single, [row("layer-wise", 1, 0)])["x this plan"]) == {None}
     assert "None" not in printed_section(versus_section(single, []))
+
+
+def test_memory_names_every_part_of_the_peak_and_adds_up():
+    parts = (PartMemory(10, 10, 20, 30, 400, 50, 60), PartMemory(1, 2, 3, 4, 5, 6, 7))
+    table, note = memory_section(RunMemory(parts, 4, "adam")).blocks
+    columns = {column.name: column.values for column in table.columns}
+    assert set(columns) == {"part", "peak", *(one.name for one in fields(PartMemory))}
+    for number in (0, 1):
+        held = [values[number] for name, values in columns.items() if name not in ("part", "peak")]
+        assert sum(held) == pytest.approx(columns["peak"][number])
+    assert note.text == "memory of every part at its peak, trained with 4 mini-batches in flight and adam"
