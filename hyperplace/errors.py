@@ -5,7 +5,7 @@ HyperplaceError
 |-- ModelError            a model that cannot be found, loaded or exported
 |-- FileError             a file that cannot be read or written, or whose content is wrong
 |-- BalanceError          an imbalance that cannot be met, with the block that is too heavy
-|-- TrainingError         a worker failed while a model was trained, with the part and the layer
+|-- TrainingError         a part failed while a model was trained, with the part and the layer
 `-- PartitionerError      the partitioner process failed
     |-- PartitionerCrash      it died, or its answer was not a partition
     |-- PartitionerTimeout    it did not end in time
@@ -36,7 +36,7 @@ class BalanceError(HyperplaceError):
 
 
 class TrainingError(HyperplaceError):
-    """A worker failed while a model was trained."""
+    """A part failed while a model was trained."""
 
 
 class PartitionerError(HyperplaceError):

@@ -26,7 +26,7 @@ class Call:
     name: str
     thread: threading.Thread = field(default_factory=threading.current_thread)
     running: threading.Lock = field(default_factory=threading.Lock)
-    has_ordered: bool = False  # something is being handed out to the workers, and they have not done it all
+    has_ordered: bool = False  # something is being handed out to the ranks, and they have not done it all
 
 
 class Calls:

@@ -20,7 +20,7 @@ class Loss:
         self._value: Tensor | None = None
 
     def add(self, piece: Tensor) -> None:
-        """Take the loss of a micro-batch, weighed by its rows; called by one worker only."""
+        """Take the loss of a micro-batch, weighed by its rows; called by one rank only."""
         self._value = piece if self._value is None else self._value + piece
         self._num_missing -= 1
 

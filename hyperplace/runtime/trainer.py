@@ -312,7 +312,7 @@ class Trainer:
 
     @one_at_a_time
     def timeline(self) -> Timeline:
-        """Return what every worker did when; needs `record`."""
+        """Return what every rank did when; needs `record`."""
         self._settle()
         return timeline_of(self.program, [rank.journal for rank in self.ranks])
 

@@ -83,7 +83,7 @@ class Staleness:
 
     @property
     def mean(self) -> float:
-        counts = self.counts.copy()  # the worker goes on counting while somebody reads
+        counts = self.counts.copy()  # the rank goes on counting while somebody reads
         total = sum(counts.values())
         return sum(number * count for number, count in counts.items()) / total if total else 0.0
 
