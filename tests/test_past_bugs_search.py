@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,11 +98,24 @@ def test_machine_code_is_kept_by_the_hash_of_all_its_source(monkeypatch, tmp_pat
     """After a change in one file, numba ran the old machine code of functions in another."""
     (tmp_path / "steps/share").mkdir(parents=True)
     names = []
-    for text in ("one", "two"):
+    for text, version in (("one", "1"), ("two", "1"), ("two", "2"), ("two", "2")):
         (tmp_path / "steps/share/compiled.py").write_text(text)
         monkeypatch.setattr(machine_code, "HERE", tmp_path)
+        monkeypatch.setattr(machine_code.numba, "__version__", version)
         names.append(machine_code.folder.__wrapped__().name)
-    assert names[0] != names[1]
+    assert len(set(names[:3])) == 3
+    assert names[2] == names[3]
+
+
+def test_whatever_is_compiled_is_hashed():
+    """A file outside the hash would bring stale machine code back."""
+    package = Path(machine_code.__file__).parent
+    hashed = {path for pattern in machine_code.SOURCES for path in package.glob(pattern)}
+    compiled_files = {
+        path for path in package.rglob("*.py") if re.search(r"^@(entry|inner|inlined)", path.read_text(), re.M)
+    }
+    assert compiled_files
+    assert compiled_files <= hashed
 
 
 @pytest.mark.parametrize("limit", [float("nan"), -1.0, float("inf")])
