@@ -10,8 +10,8 @@ from torch import nn
 
 from hyperplace.errors import BalanceError, UsageError
 from hyperplace.models import ZOO, load_model
-from hyperplace.portfolio import search
-from hyperplace.portfolio.candidate import cut
+from hyperplace.portfolio import hypergraph_of, search
+from hyperplace.portfolio.candidate import judged
 from hyperplace.portfolio.problem import Problem
 from hyperplace.steps.build import build, build_hybrid_runs
 from hyperplace.steps.capture import capture
@@ -19,6 +19,7 @@ from hyperplace.steps.place import place
 from hyperplace.steps.profile.flops import count_flops
 from hyperplace.steps.share import hybrid_local, local
 from hyperplace.steps.share.hybrid_arrange import arrange_modes
+from hyperplace.values.layout import Layout, Plane, layout_of
 from hyperplace.values.modes import ModeShares, modes_volume
 from hyperplace.values.partition import Partition, volume_bytes
 from hyperplace.values.plan import Settings
@@ -61,13 +62,13 @@ def test_shares_lie_as_they_are_counted(name, seed):
     graph, profile = graph_of(name), count_flops(graph_of(name), BATCH)
     hybrid = build_hybrid_runs(graph, profile)
     shares = random_modes(hybrid, 3, seed)
-    problem = Problem(graph, profile, settings_of(name, 3)).with_blocks(1)
-    found = cut(problem, arrange_modes(hybrid, shares), "random")
+    problem = Problem(graph, profile, settings_of(name, 3))
+    found = judged(problem, arrange_modes(hybrid, shares))
     counted = modes_volume(hybrid, shares)
     if name in ("lenet5", "vgg11_bn"):
         assert found.volume_bytes == pytest.approx(counted, abs=1)
     assert found.volume_bytes >= counted - 1
-    plan = place(graph, found.hypergraph, found.partition, settings_of(name, 3), profile=profile)
+    plan = place(graph, profile, found.layout, settings_of(name, 3))
     assert plan.metrics.training_volume_bytes == found.volume_bytes
 
 
@@ -75,14 +76,14 @@ def test_shares_lie_as_they_are_counted(name, seed):
 @pytest.mark.parametrize("k", [2, 3])
 def test_never_worse_than_what_there_is_at_the_same_balance(name, k):
     graph, profile, settings = graph_of(name), count_flops(graph_of(name), BATCH), settings_of(name, k)
-    hypergraph, found = search(graph, profile, settings, time_limit_s=2)
-    plan = place(graph, hypergraph, found, settings, profile=profile)
+    layout = search(graph, profile, settings, time_limit_s=2)
+    plan = place(graph, profile, layout, settings)
     assert plan.metrics.feasible
-    assert found.bound_bytes is None or found.bound_bytes <= plan.metrics.training_volume_bytes
+    assert layout.bound_bytes is None or layout.bound_bytes <= plan.metrics.training_volume_bytes
     coarse = ("layerwise", "incremental", "horizontal", "kahypar", "local", "auto")
     for grain, partitioner in (("hybrid", "dataparallel"), *(("coarse", other) for other in coarse)):
         given = replace(settings, grain=grain, partitioner=partitioner)
-        metrics = place(graph, *search(graph, profile, given, time_limit_s=1), given, profile=profile).metrics
+        metrics = place(graph, profile, search(graph, profile, given, time_limit_s=1), given).metrics
         if metrics.feasible:
             assert plan.metrics.training_volume_bytes <= metrics.training_volume_bytes, partitioner
 
@@ -104,9 +105,9 @@ def test_it_takes_a_coarse_placement_and_never_falls_behind_it():
     )
     given = replace(settings, grain="coarse", partitioner="kahypar")
     coarse = search(graph, profile, given)
-    hypergraph, found = search(graph, profile, settings, coarse=coarse)
-    theirs = place(graph, *coarse, given, profile=profile).metrics.training_volume_bytes
-    assert volume_bytes(hypergraph, found) <= theirs
+    found = search(graph, profile, settings, coarse=coarse)
+    ours, theirs = (place(graph, profile, *asked).metrics for asked in ((found, settings), (coarse, given)))
+    assert ours.training_volume_bytes <= theirs.training_volume_bytes
 
 
 def test_a_layer_cut_both_ways_may_move_less_than_the_bound_which_says_so():
@@ -114,18 +115,19 @@ def test_a_layer_cut_both_ways_may_move_less_than_the_bound_which_says_so():
     graph = capture(nn.Conv2d(8, 8, 1, bias=False), torch.zeros(BATCH, 8, 1, 2))
     profile, settings = count_flops(graph, BATCH), settings_of("conv", 4, "exact", 0.0)
     found = search(graph, profile, settings)
-    plan = place(graph, *found, settings, profile=profile)
+    plan = place(graph, profile, found, settings)
     assert plan.metrics.training_volume_bytes == plan.metrics.bound_bytes == 3 * 512
     assert plan.metrics.verdict == "optimal among placements that split each layer one way (proven)"
-    owner = 2 * (np.arange(8) >= 4)[:, None] + (np.arange(BATCH) >= BATCH // 2)[None, :]
-    both = cut(Problem(graph, profile, settings).with_blocks(1), {layer.name: owner for layer in graph.layers}, "hand")
+    four = Plane(np.array([0, 4, 8]), np.array([0, BATCH // 2, BATCH]), np.array([[0, 1], [2, 3]]))
+    both = judged(Problem(graph, profile, settings), Layout({layer.name: four for layer in graph.layers}, 4))
     assert (both.volume_bytes, both.is_feasible) == (2 * 512, True)
 
 
 def test_one_part_moves_nothing():
     graph, profile = graph_of("lenet5"), count_flops(graph_of("lenet5"), BATCH)
-    hypergraph, found = search(graph, profile, settings_of("lenet5", 1))
-    assert volume_bytes(hypergraph, found) == found.bound_bytes == 0
+    layout = search(graph, profile, settings_of("lenet5", 1))
+    plan = place(graph, profile, layout, settings_of("lenet5", 1))
+    assert plan.metrics.training_volume_bytes == layout.bound_bytes == 0
 
 
 def test_data_parallelism_is_a_plan():
@@ -134,7 +136,7 @@ def test_data_parallelism_is_a_plan():
         count_flops(graph_of("resnet18"), BATCH),
         settings_of("resnet18", 4, "dataparallel"),
     )
-    plan = place(graph, *search(graph, profile, settings), settings, profile=profile)
+    plan = place(graph, profile, search(graph, profile, settings), settings)
     assert plan.transfers == ()
     assert sum(2 * replica.parameter_bytes for replica in plan.replicas) == plan.metrics.data_parallel_bytes
     assert plan.metrics.max_over_avg == pytest.approx(1)
@@ -148,9 +150,10 @@ def test_general_partitioners_take_it():
         count_flops(graph_of("lenet5"), BATCH),
         settings_of("lenet5", 2, "kahypar"),
     )
-    hypergraph, found = search(graph, profile, settings)
+    layout = search(graph, profile, settings)
+    hypergraph = hypergraph_of(graph, profile, layout, settings)
     assert np.unique(hypergraph.labels.row_start).tolist() == list(range(BATCH))
-    assert place(graph, hypergraph, found, settings, profile=profile).metrics.feasible
+    assert place(graph, profile, layout, settings).metrics.feasible
 
 
 def test_what_cannot_be_balanced_is_said():
@@ -164,5 +167,5 @@ def test_hybrid_hypergraphs_of_one_row_block_cost_the_coarse_training_volume():
     coarse, hybrid = (build(graph, profile, grain=grain, blocks=4, row_blocks=1) for grain in ("coarse", "hybrid"))
     found = Partition(np.random.default_rng(0).integers(0, 3, coarse.num_vertices), 3)
     settings = replace(settings_of("resnet18", 3), grain="coarse")
-    plan = place(graph, coarse, found, settings, profile=profile)
+    plan = place(graph, profile, layout_of(coarse, found, BATCH), settings)
     assert volume_bytes(hybrid, found) == plan.metrics.training_volume_bytes

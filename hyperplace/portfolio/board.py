@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hyperplace.portfolio.candidate import Candidate, cut, owners_of
+from hyperplace.portfolio.candidate import Candidate, judged
 from hyperplace.portfolio.names import ORDER
 from hyperplace.portfolio.problem import Problem
 from hyperplace.steps.share.arrange import arrange, counted
@@ -33,9 +33,7 @@ class Board:
         """Enter a result, if it is balanced."""
         if not candidate.is_feasible:
             return
-        shares = counted(
-            self._problem.runs, owners_of(candidate), self._problem.settings.k, candidate.partition.found_by
-        )
+        shares = counted(self._problem.runs, candidate.layout)
         with self._lock:
             self._known.append(shares)
             if self._best is None or _rank(candidate) < _rank(self._best):
@@ -43,8 +41,8 @@ class Board:
         self._report()
 
     def offer_shares(self, shares: Shares) -> None:
-        """Enter shares, as the hypergraph cut where they change."""
-        self.offer(cut(self._problem, arrange(self._problem.runs, shares), shares.found_by))
+        """Enter shares, laid out."""
+        self.offer(judged(self._problem, arrange(self._problem.runs, shares, self._problem.settings.batch)))
 
     def raise_bound(self, bound_bytes: float) -> None:
         """Enter a lower bound on the volume of any balanced placement."""
@@ -78,20 +76,20 @@ class Board:
         bound = min(bound, best.volume_bytes) if bound <= best.volume_bytes * (1 + 1e-4) else 0
         is_proven = bound >= best.volume_bytes * (1 - PROVEN_GAP)
         has_bound = bound > 0 or best.volume_bytes == 0
-        found = replace(
-            best.partition, bound_bytes=bound if has_bound else None, is_cut_short=is_cut_short and not is_proven
+        layout = replace(
+            best.layout, bound_bytes=bound if has_bound else None, is_cut_short=is_cut_short and not is_proven
         )
-        return replace(best, partition=found)
+        return replace(best, layout=layout)
 
     def _report(self) -> None:
         best, bound = self._best, self._bound
-        words = f"best {size(best.volume_bytes)} ({best.partition.found_by})" if best else "nothing yet"
+        words = f"best {size(best.volume_bytes)} ({best.layout.found_by})" if best else "nothing yet"
         self._on_progress(f"{words}, bound {size(bound)}" if bound else words)
 
 
 def _rank(candidate: Candidate) -> tuple[int, int]:
     """Order results by volume, and equal ones by who found them, so that it does not matter who was first."""
-    return candidate.volume_bytes, _place(candidate.partition.found_by)
+    return candidate.volume_bytes, _place(candidate.layout.found_by)
 
 
 def _place(finder: str) -> int:

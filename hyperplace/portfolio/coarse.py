@@ -10,7 +10,7 @@ import numpy as np
 
 from hyperplace.errors import BalanceError
 from hyperplace.portfolio.board import Board, OnProgress, credited
-from hyperplace.portfolio.candidate import Candidate, judged
+from hyperplace.portfolio.candidate import Candidate, judged_partition
 from hyperplace.portfolio.compiled import is_compiled
 from hyperplace.portfolio.lanes import Stop, Task, run_lanes
 from hyperplace.portfolio.limits import nothing_found, refuse_the_impossible
@@ -58,7 +58,7 @@ def coarse(problem: Problem, stop: Stop, on_progress: OnProgress) -> Candidate:
 def _everything_on_one_part(problem: Problem) -> Candidate:
     hypergraph = problem.hypergraph()
     alone = Partition(np.zeros(hypergraph.num_vertices, np.int64), 1, "single", bound_bytes=0)
-    return judged(hypergraph, alone, problem.settings.imbalance)
+    return judged_partition(problem, hypergraph, alone)
 
 
 class _Searches:
@@ -103,7 +103,8 @@ class _Searches:
         blocks, settings = self._problem.blocks, self._problem.settings
         if not self._board.known() and settings.k <= blocks.num_vertices:
             with suppress(BalanceError):  # if nobody can be found, the result says so
-                self._board.offer(judged(blocks, balanced(blocks, settings.k, settings.imbalance), settings.imbalance))
+                found = balanced(blocks, settings.k, settings.imbalance)
+                self._board.offer(judged_partition(self._problem, blocks, found))
 
     def _kahypar(self) -> None:
         try:
@@ -131,7 +132,7 @@ class _Searches:
         hypergraph = self._problem.blocks
         if self._problem.settings.k <= hypergraph.num_vertices:
             found = self._problem.partition(hypergraph, name, more_seed=more_seed, stop=self._stop.is_over)
-            self._board.offer(judged(hypergraph, found, self._problem.settings.imbalance))
+            self._board.offer(judged_partition(self._problem, hypergraph, found))
 
     def _pause(self) -> None:
         """Leave the exact program the time it mostly needs before the local search is compiled and started."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hyperplace.errors import BalanceError, PartitionerError
 from hyperplace.portfolio.board import OnProgress
-from hyperplace.portfolio.candidate import Candidate, cut, judged, owners_of
+from hyperplace.portfolio.candidate import Candidate, judged, judged_partition
 from hyperplace.portfolio.compiled import is_compiled
 from hyperplace.portfolio.lanes import Stop, Task, run_lanes
 from hyperplace.portfolio.problem import Problem
@@ -28,9 +28,7 @@ class FineSearch:
 
     def __init__(self, problem: Problem, coarse: Candidate, stop: Stop, on_progress: OnProgress) -> None:
         self._problem, self._stop, self._on_progress = problem, stop, on_progress
-        # The coarse placement needs no finer grid than its own cuts.
-        start = cut(problem.with_blocks(1), owners_of(coarse), coarse.partition.found_by)
-        self._found, self._is_cut_short = [start], coarse.partition.is_cut_short
+        self._found, self._is_cut_short = [judged(problem, coarse.layout)], coarse.layout.is_cut_short
 
     def glance(self) -> None:
         """Polish the grids a little."""
@@ -49,7 +47,7 @@ class FineSearch:
 
     def result(self) -> Candidate:
         best, is_cut_short = self._best(), self._is_cut_short or self._stop.is_cut_short or self._stop.is_told()
-        return replace(best, partition=replace(best.partition, is_cut_short=is_cut_short, bound_bytes=None))
+        return replace(best, layout=replace(best.layout, is_cut_short=is_cut_short, bound_bytes=None))
 
     def _best(self) -> Candidate:
         balanced = [one for one in list(self._found) if one.is_feasible]
@@ -70,4 +68,4 @@ def _polished(problem: Problem, most_moves: int | None, stop: Stop) -> Candidate
         raise BalanceError(f"a grid of {grid.num_vertices} vertices is too coarse for k={problem.settings.k}")
     start, options = problem.partition(grid, "kahypar", stop=stop.is_over), {"most_moves": most_moves or MOST_MOVES}
     polished = polish(grid, start, imbalance, seed=problem.settings.seed, stop=stop.is_over, **options)
-    return judged(grid, polished, imbalance)
+    return judged_partition(problem, grid, polished)

@@ -5,6 +5,7 @@ something.
 """
 
 from contextlib import suppress
+from dataclasses import replace
 
 from hyperplace.errors import BalanceError, PartitionerError
 from hyperplace.portfolio.board import OnProgress
@@ -29,7 +30,8 @@ def all_grains(problem: Problem, stop: Stop, on_progress: OnProgress) -> Grains:
     first, found = stop.part(COARSE_SHARE, "coarse "), Grains()
     fault: BalanceError | PartitionerError | None = None
     try:
-        found["coarse"] = coarse(problem.with_grain("coarse"), first, _named("coarse", on_progress))
+        best = coarse(problem.with_grain("coarse"), first, _named("coarse", on_progress))
+        found["coarse"] = replace(best, seconds=first.seconds)
     except (BalanceError, PartitionerError) as refused:
         fault, found["coarse"] = refused, str(refused)  # rows may still be split
     if stop.is_interrupted:
@@ -54,14 +56,14 @@ def _other_grains(problem: Problem, start: Candidate | str, stop: Stop, on_progr
             run_lanes([[Task("polish", fine.run)]], stop, [kernels])
     hybrid.cancel()
     if fine:
-        found["fine"] = _result(fine)
-    found["hybrid"] = _result(hybrid)
+        found["fine"] = _result(fine, kernels)
+    found["hybrid"] = _result(hybrid, rows)
     return found
 
 
-def _result(search: FineSearch | HybridSearch) -> Candidate | str:
+def _result(search: FineSearch | HybridSearch, stop: Stop) -> Candidate | str:
     try:
-        return search.result()
+        return replace(search.result(), seconds=stop.seconds)
     except BalanceError as refused:
         return str(refused)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hyperplace.errors import BalanceError, PartitionerError
 from hyperplace.portfolio.board import OnProgress
-from hyperplace.portfolio.candidate import Candidate, cut, judged, owners_of
+from hyperplace.portfolio.candidate import Candidate, judged, judged_partition
 from hyperplace.portfolio.compiled import is_compiled
 from hyperplace.portfolio.lanes import Stop, Task, run_lanes
 from hyperplace.portfolio.names import BASELINES
@@ -99,13 +99,11 @@ class HybridSearch:
         bound = min(int(self._bound), best.volume_bytes) if self._settings.k > 1 else 0
         has_bound = bound > 0 or best.volume_bytes == 0
         is_proven = bound >= best.volume_bytes * (1 - PROVEN_GAP)
-        is_cut_short = self._stop.is_cut_short or self._stop.is_told() or best.partition.is_cut_short
-        found = replace(
-            best.partition,
-            bound_bytes=bound if has_bound else None,
-            is_cut_short=is_cut_short and not is_proven,
+        is_cut_short = self._stop.is_cut_short or self._stop.is_told() or best.layout.is_cut_short
+        layout = replace(
+            best.layout, bound_bytes=bound if has_bound else None, is_cut_short=is_cut_short and not is_proven
         )
-        return replace(best, partition=found)
+        return replace(best, layout=layout)
 
     def _baselines(self) -> list[ModeShares]:
         """Enter the baselines as they are, and return those to begin with."""
@@ -115,11 +113,10 @@ class HybridSearch:
         for name in dict.fromkeys((*STARTS, *BASELINES)) if self._settings.k <= blocks.num_vertices else ():
             with suppress(BalanceError, PartitionerError):  # others may do better
                 found = problem.partition(blocks, name, stop=self._stop.is_over)
-                candidate = judged(blocks, found, self._settings.imbalance)
+                candidate = judged_partition(problem, blocks, found)
                 self._offer_coarse(candidate)
                 if name in STARTS:
-                    shares = counted(self._runs.runs, owners_of(candidate), self._settings.k, name)
-                    starts.append(by_filters(shares))
+                    starts.append(by_filters(counted(self._runs.runs, candidate.layout)))
         return starts
 
     def _offer_data_parallel(self) -> None:
@@ -128,7 +125,7 @@ class HybridSearch:
         hypergraph = own.hypergraph()
         if self._runs.splits_rows.any() and self._settings.k <= hypergraph.num_vertices:
             found = own.partition(hypergraph, "dataparallel")
-            self._found.append(judged(hypergraph, found, self._settings.imbalance))
+            self._found.append(judged_partition(own, hypergraph, found))
 
     def _improve(self) -> None:
         size = self._settings.k * len(self._runs.copy_bytes)
@@ -186,16 +183,14 @@ class HybridSearch:
         return found.shares
 
     def _offer(self, shares: ModeShares) -> None:
-        """Enter shares, laid out on a hypergraph cut only where owners change."""
+        """Enter shares, laid out."""
         if modes_work(self._runs, shares).max() <= self._limit * (1 + 1e-6):
-            self._found.append(cut(self._problem.with_blocks(1), arrange_modes(self._runs, shares), shares.found_by))
+            self._found.append(judged(self._problem, arrange_modes(self._runs, shares)))
 
     def _offer_coarse(self, coarse: Candidate) -> None:
         """Enter a coarse placement just as it is: all rows of a filter together."""
         if coarse.is_feasible:
-            candidate = cut(self._problem.with_blocks(1), owners_of(coarse), coarse.partition.found_by)
-            found = replace(candidate.partition, is_cut_short=coarse.partition.is_cut_short)
-            self._found.append(replace(candidate, partition=found))
+            self._found.append(judged(self._problem, replace(coarse.layout, bound_bytes=None)))
 
     def _report(self, num_bytes: float) -> None:
         bound = f", bound {size(self._bound)}" if self._bound else ""

@@ -40,6 +40,7 @@ class Stop:
         self.is_cut_short = False
         self.is_interrupted = False  # by Ctrl-C
         self.left_out: list[str] = []
+        self.seconds = 0.0  # that lanes have run under this stop
 
     def part(self, share: float, name: str = "") -> "Stop":
         """Return the stop of one search among several: over when its share of what is left is, or when all is over."""
@@ -118,8 +119,14 @@ class _Lane:
     def __init__(self, tasks: Sequence[Task], stop: Stop, faults: list[BaseException]) -> None:
         self._tasks, self._stop, self._faults = tasks, stop, faults
         self._num_done = 0
+        self._begin, self._end = time.monotonic(), np.inf
         self.thread = threading.Thread(target=self._run, daemon=True)
         _threads.add(self.thread)
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran, or has run so far."""
+        return min(self._end, time.monotonic()) - self._begin
 
     def note_undone(self) -> None:
         """Note what the deadline has cut or prevented, if that was the reason."""
@@ -128,6 +135,12 @@ class _Lane:
                 self._stop.leave_out(name)
 
     def _run(self) -> None:
+        try:
+            self._do_tasks()
+        finally:
+            self._end = time.monotonic()
+
+    def _do_tasks(self) -> None:
         for task in self._tasks:
             if self._stop.is_over():
                 return
@@ -151,7 +164,8 @@ def run_lanes(lanes: Sequence[Sequence[Task]], stop: Stop, parts: Sequence[Stop]
     What the deadline has cut or prevented is noted in the stop, or in that of each lane, where there are any.
     """
     faults: list[BaseException] = []
-    running = [_Lane(tasks, own, faults) for tasks, own in zip(lanes, parts or [stop] * len(lanes), strict=True)]
+    stops = parts or [stop] * len(lanes)
+    running = [_Lane(tasks, own, faults) for tasks, own in zip(lanes, stops, strict=True)]
     try:
         for lane in running:
             lane.thread.start()
@@ -162,6 +176,9 @@ def run_lanes(lanes: Sequence[Sequence[Task]], stop: Stop, parts: Sequence[Stop]
     except KeyboardInterrupt:
         stop.interrupt()
         raise
+    finally:
+        for own in set(stops):
+            own.seconds += max(lane.seconds for lane, its in zip(running, stops, strict=True) if its is own)
     if faults:
         raise faults[0]
     for lane in running:

@@ -1,6 +1,6 @@
 """What all searches of one placement are given: the graph, its costs, the settings, and the runs made of them."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -8,6 +8,7 @@ from hyperplace.steps.build import build, build_hybrid_runs, build_runs
 from hyperplace.steps.partition import partition
 from hyperplace.values.graph import Graph
 from hyperplace.values.hypergraph import Hypergraph
+from hyperplace.values.layout import Layout
 from hyperplace.values.modes import HybridRuns
 from hyperplace.values.partition import Partition, balance_limit
 from hyperplace.values.plan import Settings
@@ -16,7 +17,6 @@ from hyperplace.values.runs import Runs
 
 SAFE = 1 - 1e-6
 LONGEST_S = 300.0  # for a partitioner that sees only the hypergraph: then it hangs
-Cuts = dict[str, set[int]]  # layer -> filters at which a block must begin
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,10 @@ class Problem:
         """The limit for shares of work, which rounding to weights may add to; never less than the average part."""
         return max(self.limit * SAFE, self.runs.total_work / self.settings.k)
 
-    def hypergraph(self, cuts: Cuts | None = None, row_cuts: Collection[int] = ()) -> Hypergraph:
-        """Return the hypergraph of blocks, cut also where asked."""
+    def hypergraph(self, layout: Layout | None = None) -> Hypergraph:
+        """Return the hypergraph of blocks, cut also where a layout's owners change."""
         words = self.settings
-        rows = {"row_blocks": words.row_blocks, "row_cuts": row_cuts}
-        options = {"blocks": words.blocks, "fc": words.fc, "cuts": cuts, **rows}
+        options = {"blocks": words.blocks, "fc": words.fc, "row_blocks": words.row_blocks, "layout": layout}
         return build(self.graph, self.profile, grain=words.grain, **options)  # type: ignore[arg-type]
 
     def partition(

@@ -5,15 +5,17 @@ from contextlib import suppress
 
 from hyperplace.errors import BalanceError, PartitionerError, UsageError
 from hyperplace.portfolio.board import OnProgress
-from hyperplace.portfolio.candidate import Candidate, Found, judged
+from hyperplace.portfolio.candidate import Candidate, judged
 from hyperplace.portfolio.coarse import coarse as search_coarse
 from hyperplace.portfolio.fine import fine
-from hyperplace.portfolio.grains import COARSE_SHARE, all_grains
+from hyperplace.portfolio.grains import COARSE_SHARE, Grains, all_grains
 from hyperplace.portfolio.hybrid import hybrid
 from hyperplace.portfolio.lanes import Stop
 from hyperplace.portfolio.names import NAMES, SYMMETRIC
 from hyperplace.portfolio.problem import Problem
 from hyperplace.values.graph import Graph
+from hyperplace.values.hypergraph import Hypergraph
+from hyperplace.values.layout import Layout, layout_of
 from hyperplace.values.plan import Settings
 from hyperplace.values.profile import Profile
 
@@ -27,9 +29,9 @@ def search(
     on_progress: OnProgress = lambda text: None,
     on_left_out: OnProgress = lambda what: None,
     keeps_best: bool = True,
-    coarse: Found | None = None,
-) -> Found:
-    """Return the best balanced placement that the settings' partitioner finds, and the hypergraph it belongs to.
+    coarse: Layout | None = None,
+) -> Layout:
+    """Return the best balanced layout that the settings' partitioner finds.
 
     All searches together end at `time_limit_s`, 0 means none; `on_left_out` gets the name of each that was cut or left
     out. A general partitioner asked for by name runs its one course instead. A search that was not cut gives the same
@@ -42,12 +44,13 @@ def search(
     if settings.partitioner == "dataparallel":
         problem = problem.with_blocks(1, settings.k)  # it needs just as many blocks of rows
     if settings.partitioner not in SYMMETRIC:
-        return problem.blocks, problem.partition(problem.blocks, settings.partitioner)
-    given = judged(*coarse, settings.imbalance) if coarse else None
+        found = problem.partition(problem.blocks, settings.partitioner)
+        return layout_of(problem.blocks, found, settings.batch)
+    given = judged(problem.with_grain("coarse"), coarse) if coarse else None
     search_grain = {"coarse": _coarse, "fine": _fine, "hybrid": _hybrid}[settings.grain]
-    found = search_grain(problem, stop, on_progress, given).found
+    best = search_grain(problem, stop, on_progress, given)
     _tell(stop, on_left_out, keeps_best=keeps_best)
-    return found
+    return best.layout
 
 
 def search_grains(
@@ -59,13 +62,26 @@ def search_grains(
     on_progress: OnProgress = lambda text: None,
     on_left_out: OnProgress = lambda what: None,
     keeps_best: bool = True,
-) -> dict[str, Found | str]:
-    """Return the best balanced placement of every grain, or why there is none, by one of the SYMMETRIC partitioners."""
+) -> Grains:
+    """Return the best balanced layout of every grain, or why there is none, by one of the SYMMETRIC partitioners."""
     check_name(settings.partitioner)
     stop = limited(time_limit_s)
     grains = all_grains(Problem(graph, profile, settings), stop, on_progress)
     _tell(stop, on_left_out, keeps_best=keeps_best)
-    return {grain: one.found if isinstance(one, Candidate) else one for grain, one in grains.items()}
+    return grains
+
+
+def hypergraph_of(graph: Graph, profile: Profile, layout: Layout, settings: Settings) -> Hypergraph:
+    """Return the hypergraph of which the layout is a partition.
+
+    What sees only blocks gets the blocks it saw; a search that shares out single filters as few as its owners need.
+    """
+    problem = Problem(graph, profile, settings)
+    if settings.partitioner == "dataparallel":
+        problem = problem.with_blocks(1, settings.k)
+    elif settings.partitioner in SYMMETRIC:
+        problem = problem.with_blocks(1)
+    return problem.hypergraph(layout)
 
 
 def check_name(partitioner: str) -> None:

@@ -9,11 +9,12 @@ from collections import deque
 import numpy as np
 
 from hyperplace.values.arrays import Ints
+from hyperplace.values.layout import Layout, Plane
 from hyperplace.values.runs import Runs, Shares
 
 
-def arrange(runs: Runs, shares: Shares) -> dict[str, Ints]:
-    """Return the owner of every filter of every layer."""
+def arrange(runs: Runs, shares: Shares, batch: int) -> Layout:
+    """Return the owner of every filter of every layer, for all rows of the batch."""
     mates = runs.tied.reversed()
     owners: dict[int, Ints] = {}
     for first in range(len(runs.layers)):
@@ -27,7 +28,8 @@ def arrange(runs: Runs, shares: Shares) -> dict[str, Ints]:
                 if other not in owners:
                     owners[other] = along(stretched(owners[run], int(runs.sizes[other])), shares.filters[other])
                     queue.append(other)
-    return _by_layer(runs, owners)
+    planes = {run: Plane.by_lines(owner, batch) for run, owner in owners.items()}
+    return laid_out(runs, planes, shares.filters.shape[1], shares.found_by)
 
 
 def in_order(counts: Ints) -> Ints:
@@ -52,17 +54,19 @@ def along(beside: Ints, counts: Ints) -> Ints:
     return owner
 
 
-def _by_layer(runs: Runs, owners: dict[int, Ints]) -> dict[str, Ints]:
-    found: dict[str, list[Ints]] = {}
+def laid_out(runs: Runs, planes: dict[int, Plane], num_parts: int, found_by: str) -> Layout:
+    """Return the layout in which every run has its plane."""
+    found: dict[str, list[Plane]] = {}
     for run, layer in enumerate(runs.layers):
-        found.setdefault(layer, []).append(owners[run])
-    return {layer: np.concatenate(pieces) for layer, pieces in found.items()}
+        found.setdefault(layer, []).append(planes[run])
+    return Layout({layer: Plane.stacked(pieces) for layer, pieces in found.items()}, num_parts, found_by=found_by)
 
 
-def counted(runs: Runs, owners: dict[str, Ints], num_parts: int, found_by: str) -> Shares:
-    """Return owners as counts again."""
+def counted(runs: Runs, layout: Layout) -> Shares:
+    """Return a layout that splits no rows as counts again."""
+    owners = {layer: plane.part_of_line for layer, plane in layout.owners.items()}
     rows = [
-        np.bincount(owners[layer][start : start + size], minlength=num_parts)
+        np.bincount(owners[layer][start : start + size], minlength=layout.num_parts)
         for layer, start, size in zip(runs.layers, runs.start.tolist(), runs.sizes.tolist(), strict=True)
     ]
-    return Shares(np.array(rows), found_by)
+    return Shares(np.array(rows), layout.found_by)

@@ -8,12 +8,13 @@ import heapq
 
 import numpy as np
 
-from hyperplace.steps.share.arrange import along, in_order, stretched
+from hyperplace.steps.share.arrange import along, in_order, laid_out, stretched
 from hyperplace.values.arrays import Ints
+from hyperplace.values.layout import Layout, Plane
 from hyperplace.values.modes import HybridRuns, ModeShares
 
 
-def arrange_modes(hybrid: HybridRuns, shares: ModeShares) -> dict[str, Ints]:
+def arrange_modes(hybrid: HybridRuns, shares: ModeShares) -> Layout:
     """Return the owner of every filter (line) and row (column) of every layer."""
     links = _links(hybrid, shares.by_rows)
     units, laid = hybrid.units(shares.by_rows), dict[int, Ints]()
@@ -28,7 +29,13 @@ def arrange_modes(hybrid: HybridRuns, shares: ModeShares) -> dict[str, Ints]:
             for weight, other in links[run]:
                 if other not in laid:
                     heapq.heappush(heap, (-weight, other, run))
-    return _cells(hybrid, shares.by_rows, laid)
+    planes = {
+        run: Plane.by_columns(owner, int(hybrid.runs.sizes[run]))
+        if shares.by_rows[run]
+        else Plane.by_lines(owner, hybrid.batch)
+        for run, owner in laid.items()
+    }
+    return laid_out(hybrid.runs, planes, shares.counts.shape[1], shares.found_by)
 
 
 def _links(hybrid: HybridRuns, by_rows: Ints) -> list[list[tuple[float, int]]]:
@@ -41,12 +48,3 @@ def _links(hybrid: HybridRuns, by_rows: Ints) -> list[list[tuple[float, int]]]:
                 links[run].append((weight, other))
                 links[other].append((weight, run))
     return links
-
-
-def _cells(hybrid: HybridRuns, by_rows: Ints, laid: dict[int, Ints]) -> dict[str, Ints]:
-    found: dict[str, list[Ints]] = {}
-    for run, layer in enumerate(hybrid.runs.layers):
-        shape = (int(hybrid.runs.sizes[run]), hybrid.batch)
-        owner = laid[run][None, :] if by_rows[run] else laid[run][:, None]
-        found.setdefault(layer, []).append(np.broadcast_to(owner, shape))
-    return {layer: np.concatenate(pieces) for layer, pieces in found.items()}

@@ -11,6 +11,7 @@ from hyperplace.steps.generate import generate
 from hyperplace.steps.partition import partition
 from hyperplace.steps.place import place
 from hyperplace.steps.profile.flops import count_flops
+from hyperplace.values.layout import layout_of
 from hyperplace.values.partition import Partition
 from hyperplace.values.plan import Settings
 
@@ -26,7 +27,8 @@ def planned(graph, grain, k, how, *, blocks=None, batch=None, seed=1, row_blocks
         found = Partition(np.minimum(np.arange(h.num_vertices) * k // h.num_vertices, k - 1), k)
     else:
         found = partition(h, k, 100.0, partitioner=how, seed=seed)
-    return place(graph, h, found, Settings("net", k, 0.1, grain, how, "flops", batch), profile=profile)
+    settings = Settings("net", k, 0.1, grain, how, "flops", batch)
+    return place(graph, profile, layout_of(h, found, batch), settings)
 
 
 def sgd(parameters):

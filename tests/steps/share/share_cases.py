@@ -116,12 +116,18 @@ def random_shares(runs, num_parts, seed):
     return Shares(np.array(rows), "random")
 
 
-def hypergraph_volume(hypergraph, owners, num_parts):
+def hypergraph_volume(hypergraph, layout):
     """Return the volume of a hypergraph of single filters where every filter lies with its owner."""
+    return volume_bytes(hypergraph, filters_apart(hypergraph, layout))
+
+
+def filters_apart(hypergraph, layout):
+    """Return the layout as a partition of single filters, found filter by filter."""
     labels = hypergraph.labels
+    owners = {name: plane.part_of_line for name, plane in layout.owners.items()}
     names = [labels.layers[number] for number in labels.layer_of]
     parts = [owners[name][start] for name, start in zip(names, labels.filter_start.tolist(), strict=True)]
-    return volume_bytes(hypergraph, Partition(np.array(parts), num_parts))
+    return Partition(np.array(parts), layout.num_parts)
 
 
 class Net(nn.Module):

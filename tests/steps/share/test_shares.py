@@ -1,13 +1,12 @@
 """Counts against the hypergraph of single filters: what shares say they cost is what their filters cost."""
 
-import numpy as np
 import pytest
-from share_cases import AT_LEAST, EQUAL, MODELS, SLICED_WHOLE, captured, hypergraph_volume, random_shares
+from share_cases import AT_LEAST, EQUAL, MODELS, SLICED_WHOLE, captured, filters_apart, hypergraph_volume, random_shares
 
 from hyperplace.steps.build import build, build_runs
 from hyperplace.steps.profile.flops import count_flops
 from hyperplace.steps.share.arrange import arrange, counted
-from hyperplace.values.partition import Partition, work_per_part
+from hyperplace.values.partition import work_per_part
 from hyperplace.values.runs import shares_volume, shares_work
 
 BATCH = 3
@@ -21,7 +20,7 @@ def both_volumes(name, fc):
     for seed in range(30):
         num_parts = 2 + seed % 4
         shares = random_shares(runs, num_parts, seed)
-        yield shares_volume(runs, shares), hypergraph_volume(single, arrange(runs, shares), num_parts)
+        yield shares_volume(runs, shares), hypergraph_volume(single, arrange(runs, shares, BATCH))
 
 
 @pytest.mark.parametrize("fc", ["neurons", "whole"])
@@ -46,9 +45,9 @@ def test_counting_the_arranged_filters_gives_the_shares_again(name, fc):
     runs = build_runs(graph, count_flops(graph, BATCH), fc=fc)
     for seed in range(10):
         shares = random_shares(runs, 4, seed)
-        owners = arrange(runs, shares)
-        assert np.array_equal(counted(runs, owners, 4, "random").filters, shares.filters)
-        assert {name: len(owner) for name, owner in owners.items()} == {
+        layout = arrange(runs, shares, BATCH)
+        assert counted(runs, layout) == shares
+        assert {name: int(plane.lines[-1]) for name, plane in layout.owners.items()} == {
             layer.name: layer.num_filters for layer in graph.layers
         }
 
@@ -59,8 +58,6 @@ def test_shares_weigh_what_their_filters_weigh(name):
     profile = count_flops(graph, BATCH)
     runs, single = build_runs(graph, profile), build(graph, profile, blocks=None)
     shares = random_shares(runs, 3, 1)
-    owners, labels = arrange(runs, shares), single.labels
-    parts = [owners[labels.layers[n]][f] for n, f in zip(labels.layer_of, labels.filter_start, strict=True)]
     unit = float(single.work_unit.split()[0])
-    real = work_per_part(single, Partition(np.array(parts), 3)) * unit
+    real = work_per_part(single, filters_apart(single, arrange(runs, shares, BATCH))) * unit
     assert shares_work(runs, shares).tolist() == pytest.approx(real.tolist())
