@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hyperplace.portfolio.problem import Problem
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.layout import Layout, layout_of, partition_of
-from hyperplace.values.partition import Partition, is_feasible, volume_bytes, work_per_part
+from hyperplace.values.partition import Partition, volume_bytes, work_per_part
 
 
 @dataclass(frozen=True)
@@ -27,5 +27,5 @@ def judged(problem: Problem, layout: Layout) -> Candidate:
 def judged_partition(problem: Problem, hypergraph: Hypergraph, found: Partition) -> Candidate:
     """Return a partition of blocks as a layout with its cost."""
     layout = layout_of(hypergraph, found, problem.settings.batch)
-    feasible = is_feasible(work_per_part(hypergraph, found), problem.settings.imbalance)
+    feasible = problem.capacities.admit(work_per_part(hypergraph, found))
     return Candidate(layout, volume_bytes(hypergraph, found), feasible)

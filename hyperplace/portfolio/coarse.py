@@ -103,7 +103,7 @@ class _Searches:
         blocks, settings = self._problem.blocks, self._problem.settings
         if not self._board.known() and settings.k <= blocks.num_vertices:
             with suppress(BalanceError):  # if nobody can be found, the result says so
-                found = balanced(blocks, settings.k, settings.imbalance)
+                found = balanced(blocks, settings.imbalance, self._problem.capacities)
                 self._board.offer(judged_partition(self._problem, blocks, found))
 
     def _kahypar(self) -> None:
@@ -143,9 +143,8 @@ class _Searches:
             return
         from hyperplace.steps.share.local import search
 
-        settings, limit = self._problem.settings, self._problem.safe_limit
-        seed, stop = settings.seed + more_seed, self._stop.is_over
-        found = search(self._problem.runs, settings.k, limit, seed=seed, stop=stop)
+        seed = self._problem.settings.seed + more_seed
+        found = search(self._problem.runs, self._problem.safe_limits, seed=seed, stop=self._stop.is_over)
         if found is not None:
             self._board.offer_shares(found)
 
@@ -158,7 +157,7 @@ class _Searches:
         if is_too_large or self._stop.is_over() or self._board.is_proven():
             return
         start = self._start()
-        self._exact_search = ExactSearch(runs, settings.k, self._problem.limit, seed=settings.seed)
+        self._exact_search = ExactSearch(runs, self._problem.limits, seed=settings.seed)
         if self._stop.is_over():  # while this waited or built: cancel() has been and gone
             return
         found = self._exact_search.run(start=start, time_limit_s=self._stop.seconds_left())
@@ -184,8 +183,7 @@ class _Searches:
         if known := self._board.known():
             pricing_bound(
                 self._problem.runs,
-                self._problem.settings.k,
-                self._problem.limit,
+                self._problem.limits,
                 known,
                 stop=lambda: self._board.is_proven() or self._stop.is_over(),
                 seconds_left=self._stop.seconds_left,

@@ -63,9 +63,9 @@ class FineSearch:
 def _polished(problem: Problem, most_moves: int | None, stop: Stop) -> Candidate:
     from hyperplace.steps.partition.polish import MOST_MOVES, polish
 
-    grid, imbalance = problem.hypergraph(), problem.settings.imbalance
+    grid = problem.hypergraph()
     if problem.settings.k > grid.num_vertices:
         raise BalanceError(f"a grid of {grid.num_vertices} vertices is too coarse for k={problem.settings.k}")
     start, options = problem.partition(grid, "kahypar", stop=stop.is_over), {"most_moves": most_moves or MOST_MOVES}
-    polished = polish(grid, start, imbalance, seed=problem.settings.seed, stop=stop.is_over, **options)
+    polished = polish(grid, start, problem.capacities, seed=problem.settings.seed, stop=stop.is_over, **options)
     return judged_partition(problem, grid, polished)

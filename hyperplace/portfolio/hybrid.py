@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hyperplace.errors import BalanceError, PartitionerError
 from hyperplace.portfolio.board import OnProgress
 from hyperplace.portfolio.candidate import Candidate, judged, judged_partition
@@ -49,7 +51,7 @@ class HybridSearch:
     def __init__(self, problem: Problem, coarse: Candidate | None, stop: Stop, on_progress: OnProgress) -> None:
         self._problem, self._runs, self._settings = problem, problem.hybrid_runs, problem.settings
         self._stop, self._on_progress = stop, on_progress
-        self._limit, self._safe_limit = problem.limit, problem.safe_limit
+        self._limits, self._safe_limits = problem.limits, problem.safe_limits
         self._found: list[Candidate] = []
         self._starts: list[ModeShares] = []
         self._bound = 0.0
@@ -73,8 +75,8 @@ class HybridSearch:
 
     def _offer_ends(self) -> tuple[ModeShares, ModeShares]:
         """Enter, and return, a pipeline and data parallelism."""
-        stages = pipeline(self._runs, self._settings.k, self._safe_limit)
-        rows = data_parallel(self._runs, self._settings.k)
+        stages = pipeline(self._runs, self._safe_limits)
+        rows = data_parallel(self._runs, self._limits)
         self._offer(stages)
         self._offer(rows)
         self._offer_data_parallel()
@@ -160,8 +162,8 @@ class HybridSearch:
             return None
         from hyperplace.steps.share.hybrid_local import search_modes
 
-        stop, limit = self._stop.is_over, self._safe_limit
-        found = search_modes(self._runs, limit, starts, seed=seed, stop=stop, on_best=self._report)
+        stop, limits = self._stop.is_over, self._safe_limits
+        found = search_modes(self._runs, limits, starts, seed=seed, stop=stop, on_best=self._report)
         if found:
             self._offer(found)
         return found
@@ -169,7 +171,7 @@ class HybridSearch:
     def _exact(self, start: ModeShares | None, time_limit_s: float) -> ModeShares | None:
         from hyperplace.steps.share.hybrid_exact import HybridProgram
 
-        self._program = HybridProgram(self._runs, self._settings.k, self._limit, seed=self._settings.seed)
+        self._program = HybridProgram(self._runs, self._limits, seed=self._settings.seed)
         if self._stop.is_over():  # while this was built: cancel() has been and gone
             return None
         found = self._program.run(start=start, time_limit_s=time_limit_s)
@@ -184,7 +186,7 @@ class HybridSearch:
 
     def _offer(self, shares: ModeShares) -> None:
         """Enter shares, laid out."""
-        if modes_work(self._runs, shares).max() <= self._limit * (1 + 1e-6):
+        if np.all(modes_work(self._runs, shares) <= self._limits * (1 + 1e-6)):
             self._found.append(judged(self._problem, arrange_modes(self._runs, shares)))
 
     def _offer_coarse(self, coarse: Candidate) -> None:

@@ -18,7 +18,7 @@ def refuse_the_impossible(problem: Problem) -> None:
     weights = runs.work * np.where(runs.is_solid, runs.sizes, 1)
     heaviest = int(np.argmax(weights))
     average = runs.total_work / settings.k
-    if weights[heaviest] > problem.limit:
+    if weights[heaviest] > problem.limits.max():
         what = "layer" if runs.is_solid[heaviest] else "a filter of"
         ratio = weights[heaviest] / average
         raise BalanceError(

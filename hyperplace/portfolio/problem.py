@@ -4,13 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from hyperplace.steps.build import build, build_hybrid_runs, build_runs
 from hyperplace.steps.partition import partition
+from hyperplace.values.arrays import Floats
+from hyperplace.values.capacities import Capacities
 from hyperplace.values.graph import Graph
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.layout import Layout
 from hyperplace.values.modes import HybridRuns
-from hyperplace.values.partition import Partition, balance_limit
+from hyperplace.values.partition import Partition
 from hyperplace.values.plan import Settings
 from hyperplace.values.profile import Profile
 from hyperplace.values.runs import Runs
@@ -26,6 +30,11 @@ class Problem:
     graph: Graph
     profile: Profile
     settings: Settings
+    given: Capacities | None = None  # instead of the same for all parts, by the imbalance
+
+    @cached_property
+    def capacities(self) -> Capacities:
+        return self.given or Capacities.even(self.settings.k, self.settings.imbalance)
 
     @cached_property
     def runs(self) -> Runs:
@@ -41,14 +50,14 @@ class Problem:
         return self.hypergraph()
 
     @property
-    def limit(self) -> float:
-        """The most work a part may have, in the unit of the runs."""
-        return balance_limit(self.runs.total_work, self.settings.k, self.settings.imbalance)
+    def limits(self) -> Floats:
+        """The most work of every part, in the unit of the runs."""
+        return self.capacities.of(self.runs.total_work)
 
     @property
-    def safe_limit(self) -> float:
-        """The limit for shares of work, which rounding to weights may add to; never less than the average part."""
-        return max(self.limit * SAFE, self.runs.total_work / self.settings.k)
+    def safe_limits(self) -> Floats:
+        """The limits for shares of work, which rounding to weights may add to; never too little for all work."""
+        return np.maximum(self.limits * SAFE, self.capacities.tightest.of(self.runs.total_work))
 
     def hypergraph(self, layout: Layout | None = None) -> Hypergraph:
         """Return the hypergraph of blocks, cut also where a layout's owners change."""
@@ -70,6 +79,7 @@ class Problem:
             hypergraph,
             self.settings.k,
             self.settings.imbalance,
+            capacities=self.capacities,
             partitioner=name,
             seed=self.settings.seed + more_seed,
             time_limit_s=time_limit_s,

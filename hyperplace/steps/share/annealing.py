@@ -39,7 +39,7 @@ class Problem(NamedTuple):
     tied: Ints  # the runs that read a run channel by channel
     sees: Ints  # two lists of a run: itself and the runs it reads channel by channel; the runs it reads all of
     near: Ints  # the runs that read a run or are read by it
-    limit: float
+    slack: float  # of work, which rounding may add
 
 
 class State(NamedTuple):
@@ -48,7 +48,7 @@ class State(NamedTuple):
     filters: Ints  # [run, part]
     open_readers: Ints  # [run, part]
     received: Floats  # [run, part]: the bytes of the run that the part must receive
-    load: Floats  # [part]
+    load: Floats  # [part, 0]: its work; [part, 1]: the most it may have, here and not in an array that costs a fifth
     totals: Floats  # volume, overload
     parts_of: Ints  # these three as in compiled.py
     runs_on: Ints
@@ -77,10 +77,10 @@ def put(problem: Problem, state: State, run: int, part: int, count: int) -> None
     """Set the number of filters of a run on a part, and all that depends on it."""
     more = count - state.filters[run, part]
     step = int(count > 0) - int(state.filters[run, part] > 0)
-    excess = max(0.0, state.load[part] - problem.limit)
+    excess = max(0.0, state.load[part, 0] - state.load[part, 1])
     state.filters[run, part] = count
-    state.load[part] += more * problem.work[run]
-    state.totals[1] += max(0.0, state.load[part] - problem.limit) - excess
+    state.load[part, 0] += more * problem.work[run]
+    state.totals[1] += max(0.0, state.load[part, 0] - state.load[part, 1]) - excess
     first, middle, last = problem.sees[2 * run], problem.sees[2 * run + 1], problem.sees[2 * run + 2]
     for i in range(first, last if step else middle):
         if i >= middle:
@@ -121,7 +121,7 @@ def settle(problem: Problem, state: State) -> None:
     for part in range(len(state.load)):
         for run in range(len(problem.sizes)):
             state.totals[0] += state.received[run, part]
-        state.totals[1] += max(0.0, state.load[part] - problem.limit)
+        state.totals[1] += max(0.0, state.load[part, 0] - state.load[part, 1])
 
 
 @inlined()
@@ -144,9 +144,9 @@ def draw_amount(problem: Problem, state: State, run: int, source: int, target: i
         return present
     if problem.work[run] > 0:
         if dice < 0.25:
-            amount = int((problem.limit - state.load[target]) / problem.work[run])
+            amount = int((state.load[target, 1] - state.load[target, 0]) / problem.work[run])
         elif dice < 0.45:
-            amount = int(np.ceil((state.load[source] - problem.limit) / problem.work[run]))
+            amount = int(np.ceil((state.load[source, 0] - state.load[source, 1]) / problem.work[run]))
         elif dice < 0.65:
             amount = 1 + below(present) if dice < 0.55 else 1
     elif dice < 0.5:
@@ -201,8 +201,8 @@ def close(problem: Problem, state: State, run: int, source: int) -> None:
     first = below(count)
     for i in range(count):
         part = state.parts_of[run, 1 + (first + i) % count]
-        if part != source and state.load[part] + problem.work[run] <= problem.limit:
-            room = int((problem.limit - state.load[part]) / problem.work[run])
+        if part != source and state.load[part, 0] + problem.work[run] <= state.load[part, 1]:
+            room = int((state.load[part, 1] - state.load[part, 0]) / problem.work[run])
             shift(problem, state, run, source, part, min(state.filters[run, source], room))
             if state.filters[run, source] == 0:
                 return
@@ -212,7 +212,7 @@ def close(problem: Problem, state: State, run: int, source: int) -> None:
 def gather(problem: Problem, state: State, run: int, target: int) -> None:
     """Bring filters of a run to a part from others that have some, until the part is full."""
     for _ in range(4):
-        room = int((problem.limit - state.load[target]) / problem.work[run])
+        room = int((state.load[target, 1] - state.load[target, 0]) / problem.work[run])
         source = open_part(state, run)
         shift(problem, state, run, source, target, max(0, min(room, state.filters[run, source])))
 
@@ -245,7 +245,7 @@ def carry(problem: Problem, state: State, run: int, source: int, target: int, al
         shift_near(problem, state, 0.5)
     part = target
     while amount > 0 and part != source and state.runs_on[part, 0] > 0 and np.random.random() < CHAIN:
-        excess = state.load[part] - problem.limit
+        excess = state.load[part, 0] - state.load[part, 1]
         part = pass_on(problem, state, part, source, excess if excess > 0 else amount * problem.work[run])
 
 
@@ -281,9 +281,9 @@ def anneal(
         if worse > 0 and np.random.random() >= np.exp(-worse / heat):
             take_back(problem, state)
             state.totals[0], state.totals[1] = volume, excess
-        elif state.totals[0] < best_bytes - 0.5 and state.totals[1] <= 1e-9 * problem.limit:
+        elif state.totals[0] < best_bytes - 0.5 and state.totals[1] <= problem.slack:
             settle(problem, state)
-            if state.totals[1] <= 1e-9 * problem.limit:
+            if state.totals[1] <= problem.slack:
                 best_bytes, best[:] = state.totals[0], state.filters
     return best_bytes
 

@@ -26,8 +26,7 @@ FEW_KNOWN = 3  # placements whose parts are taken in: with more, proposing price
 
 def pricing_bound(
     runs: Runs,
-    num_parts: int,
-    limit: float,
+    limits: Floats,
     known: Sequence[Shares],
     *,
     stop: Callable[[], bool] = lambda: False,
@@ -36,12 +35,16 @@ def pricing_bound(
     max_rounds: int = 1000,
     target_gap: float = 5e-4,
 ) -> float:
-    """Return a lower bound in bytes on the volume of any balanced shares; `known` are good placements to start from."""
+    """Return a lower bound in bytes on the volume of any balanced shares; `known` are good placements to start from.
+
+    Every part is priced as if it had the largest limit: parts that are alike need one price, and a part that may hold
+    less costs no less. So the bound holds for any limits, and is best where they are equal.
+    """
     best_first = sorted(known, key=lambda shares: shares_volume(runs, shares))[:FEW_KNOWN]
     unit_bytes = shares_volume(runs, best_first[0]) / UNITS
     if not unit_bytes or stop():
         return 0.0
-    search = _Search(runs, num_parts, limit * (1 + SLACK), unit_bytes)
+    search = _Search(runs, len(limits), float(limits.max()) * (1 + SLACK), unit_bytes)
     goes_on, reported = search.begin(best_first, seconds_left()), 0.0
     for _ in range(max_rounds):
         if search.best > reported:

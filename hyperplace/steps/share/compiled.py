@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hyperplace.machine_code import entry, inlined
-from hyperplace.values.arrays import Ints
+from hyperplace.values.arrays import Floats, Ints
 from hyperplace.values.runs import Links
+
+ROUNDING = 1e-9  # of the most work of a part: what sums of floats may be off
 
 
 class Schedule(NamedTuple):
@@ -18,8 +20,9 @@ class Schedule(NamedTuple):
     cheap: float
     dear: float
 
-    def scaled(self, unit: float, limit: float) -> "Schedule":
-        """Return a schedule given in units of what a part receives, in bytes; `limit` is the most work of a part."""
+    def scaled(self, unit: float, limits: Floats) -> "Schedule":
+        """Return a schedule given in units of what a part receives, in bytes; `limits` are the most work of parts."""
+        limit = float(limits.max())
         price = unit / limit if limit > 0 else unit  # without work there is no overload to price
         return Schedule(self.hot * unit, self.cold * unit, self.cheap * price, self.dear * price)
 

@@ -1,7 +1,7 @@
 """The exact placement: a mixed-integer program over the shares of every run on every part.
 
-Parts are interchangeable; ordering them by their load leaves one of the k! copies of each solution. Shares are
-fractions first, which is much faster, and rounded to whole filters. Where that loses something, as it does where
+Parts of one limit are interchangeable; ordering them by their load leaves one of the k! copies of each solution. Shares
+are fractions first, which is much faster, and rounded to whole filters. Where that loses something, as it does where
 filters are few, the program is solved again in whole filters. HiGHS proves VGG16 at k = 2 and 4 in seconds; beyond that
 it improves a given start and its bound is weak (bound.py does better there).
 """
@@ -9,6 +9,7 @@ it improves a given start and its bound is weak (bound.py does better there).
 import time
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -35,9 +36,9 @@ class Exact:
 class ExactSearch:
     """One search, to be run once; `cancel` ends it from another thread, also before it has begun."""
 
-    def __init__(self, runs: Runs, num_parts: int, limit: float, *, seed: int = 0, threads: int = 1) -> None:
+    def __init__(self, runs: Runs, limits: Floats, *, seed: int = 0, threads: int = 1) -> None:
         self._runs, self._is_cancelled = runs, False
-        self._make = partial(_Shares, runs, num_parts, limit, seed=seed, threads=threads)
+        self._make = partial(_Shares, runs, limits, seed=seed, threads=threads)
         self._program = self._make(is_whole=False)
 
     def run(self, *, start: Shares | None = None, time_limit_s: float = np.inf) -> Exact:
@@ -62,14 +63,15 @@ class ExactSearch:
 class _Shares:
     """The program of all parts, in fractions of runs or in whole filters."""
 
-    def __init__(self, runs: Runs, num_parts: int, limit: float, *, is_whole: bool, seed: int, threads: int) -> None:
-        self._runs, self._limit = runs, limit
+    def __init__(self, runs: Runs, limits: Floats, *, is_whole: bool, seed: int, threads: int) -> None:
+        self._runs, self._limits = runs, limits
         program = Program()
-        self._parts = [add_part(program, runs, limit * (1 + SLACK), is_whole=is_whole) for _ in range(num_parts)]
+        self._parts = [add_part(program, runs, limit * (1 + SLACK), is_whole=is_whole) for limit in limits.tolist()]
         for run in range(len(runs.layers)):
             program.row({part.share[run]: 1.0 for part in self._parts}, low=1.0, high=1.0)
-        for heavy, light in zip(self._parts[:-1], self._parts[1:], strict=True):
-            _add_order(program, runs, heavy, light, limit)
+        for limit, alike in self._alike():
+            for heavy, light in pairwise(self._parts[number] for number in alike):
+                _add_order(program, runs, heavy, light, limit)
         self._num_columns = len(program.cost)
         self._solver = Solver(program, threads=threads, gap=GAP, seed=seed)
 
@@ -80,16 +82,22 @@ class _Shares:
         if answer.values is None:
             return Exact(None, bound, answer.is_complete)
         shares = np.array([answer.values[part.share] for part in self._parts]).T
-        filters = rounded(self._runs, shares, self._limit)
+        filters = rounded(self._runs, shares, self._limits)
         return Exact(Shares(filters, "exact") if filters is not None else None, bound, answer.is_complete)
 
     def cancel(self) -> None:
         self._solver.cancel()
 
+    def _alike(self) -> list[tuple[float, list[int]]]:
+        """Return every limit with the parts that have it."""
+        return [(limit, np.flatnonzero(self._limits == limit).tolist()) for limit in np.unique(self._limits).tolist()]
+
     def _columns_of(self, start: Shares) -> Floats:
-        """Return shares as values of the columns, the heaviest part first."""
-        heavy_first = np.argsort(-(self._runs.work @ start.filters), kind="stable")
-        filters: Ints = start.filters[:, heavy_first]
+        """Return shares as values of the columns, of parts that are alike the heaviest first."""
+        load, order = self._runs.work @ start.filters, np.arange(len(self._limits))
+        for _, alike in self._alike():
+            order[alike] = np.array(alike)[np.argsort(-load[alike], kind="stable")]
+        filters: Ints = start.filters[:, order]
         columns = np.zeros(self._num_columns)
         for number, part in enumerate(self._parts):
             share = filters[:, number] / self._runs.sizes

@@ -29,7 +29,7 @@ class Problem(NamedTuple):
     circle_of: Ints  # [run]: the circle of those that read all of it; runs that the same ones read have the same
     circles: Ints  # the circles a run is in
     members: Ints  # the runs of a circle
-    limit: float
+    slack: float  # of work, which rounding may add
 
 
 class State(NamedTuple):
@@ -40,7 +40,7 @@ class State(NamedTuple):
     received: Floats  # [run, part]: the bytes of the run that the part must receive
     wanted: Floats  # [circle, part]: the share of rows of which the part wants all filters
     is_changed: Ints  # [circle]: what the present put() has changed
-    load: Floats  # [part]
+    load: Floats  # [part, 0]: its work; [part, 1]: the most it may have, here and not in an array that costs a fifth
     totals: Floats  # volume, overload
     parts_of: Ints  # these three as in compiled.py
     runs_on: Ints
@@ -112,10 +112,10 @@ def put(problem: Problem, state: State, run: int, part: int, count: int) -> None
     if count == before:
         return
     note(state, run, part, before)
-    excess = max(0.0, state.load[part] - problem.limit)
+    excess = max(0.0, state.load[part, 0] - state.load[part, 1])
     state.counts[run, part] = count
-    state.load[part] += (count - before) * problem.work[run] / units_of(problem, state, run)
-    state.totals[1] += max(0.0, state.load[part] - problem.limit) - excess
+    state.load[part, 0] += (count - before) * problem.work[run] / units_of(problem, state, run)
+    state.totals[1] += max(0.0, state.load[part, 0] - state.load[part, 1]) - excess
     step = int(count > 0) - int(before > 0)
     if state.by_rows[run]:
         state.totals[0] += step * problem.copy_bytes[run]
@@ -180,7 +180,7 @@ def settle(problem: Problem, state: State) -> None:
         for part in range(len(state.load)):
             state.totals[0] += state.received[run, part]
     for part in range(len(state.load)):
-        state.totals[1] += max(0.0, state.load[part] - problem.limit)
+        state.totals[1] += max(0.0, state.load[part, 0] - state.load[part, 1])
 
 
 @entry()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hyperplace.steps.share.milp import Program, Solver
-from hyperplace.steps.share.part import MIB
+from hyperplace.steps.share.part import MIB, TINY
 from hyperplace.steps.share.rounding import rounded
 from hyperplace.values.arrays import Floats, Ints
 from hyperplace.values.modes import HybridRuns, ModeShares
@@ -50,15 +50,15 @@ class _Part:
 class HybridProgram:
     """One program, ready to be solved once; `cancel` ends it from another thread."""
 
-    def __init__(self, hybrid: HybridRuns, num_parts: int, limit: float, *, seed: int = 0, threads: int = 1) -> None:
-        self._hybrid, self._limit = hybrid, limit
-        program, numbers = Program(), range(len(hybrid.copy_bytes))
+    def __init__(self, hybrid: HybridRuns, limits: Floats, *, seed: int = 0, threads: int = 1) -> None:
+        self._hybrid, self._limits = hybrid, limits
+        program, numbers, num_parts = Program(), range(len(hybrid.copy_bytes)), len(limits)
         self._is_by_filters = [program.column(is_integer=True) for _ in numbers]
         self._copies = [program.column(float(cost) / MIB, num_parts) for cost in hybrid.copy_bytes]
         self._parts = [_add_part(program, hybrid, self._is_by_filters) for _ in range(num_parts)]
         for run in numbers:
             self._add_run(program, run)
-        for part in self._parts:
+        for part, limit in zip(self._parts, limits.tolist(), strict=True):
             program.row(_load(hybrid, part, limit), high=1.0 + SLACK)
         self._num_columns = len(program.cost)
         self._solver = Solver(program, threads=threads, gap=GAP, seed=seed)
@@ -97,7 +97,7 @@ class HybridProgram:
         )
         units = self._hybrid.units(by_rows)
         runs = replace(self._hybrid.runs, sizes=units, work=self._hybrid.work / units)
-        counts = rounded(runs, shares, self._limit)
+        counts = rounded(runs, shares, self._limits)
         return ModeShares(counts, by_rows, "exact") if counts is not None else None
 
     def _columns_of(self, start: ModeShares) -> Floats:
@@ -150,9 +150,9 @@ def _add_part(program: Program, hybrid: HybridRuns, is_by_filters: list[int]) ->
 
 
 def _load(hybrid: HybridRuns, part: _Part, limit: float) -> dict[int, float]:
-    """Return the part's work as a multiple of the limit."""
+    """Return the part's work as a multiple of the limit; where that is 0 any work is far too much."""
     terms: dict[int, float] = {}
     for run, work in enumerate(hybrid.work.tolist()):
-        if work and limit:
-            terms |= part.share(run, work / limit)
+        if work:
+            terms |= part.share(run, work / (limit or TINY * hybrid.runs.total_work))
     return terms

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hyperplace.steps.share.compiled import Schedule, listed, packed, seed_moves
+from hyperplace.steps.share.compiled import ROUNDING, Schedule, listed, packed, seed_moves
 from hyperplace.steps.share.hybrid_annealing import Problem, State, begin
 from hyperplace.steps.share.hybrid_moves import anneal
-from hyperplace.values.arrays import Ints
+from hyperplace.values.arrays import Floats, Ints
 from hyperplace.values.modes import HybridRuns, ModeShares, modes_volume, modes_work
 from hyperplace.values.runs import Links, Runs
 
@@ -34,7 +34,7 @@ Stop = Callable[[], bool]
 
 def search_modes(
     hybrid: HybridRuns,
-    limit: float,
+    limits: Floats,
     starts: Sequence[ModeShares],
     *,
     seed: int = 0,
@@ -43,17 +43,17 @@ def search_modes(
     stop: Stop = lambda: False,
     on_best: Callable[[float], None] = lambda num_bytes: None,
 ) -> ModeShares | None:
-    """Return the best balanced shares found, or None; `limit` is the most work of a part.
+    """Return the best balanced shares found, or None; `limits` are the most work of every part.
 
     Every other restart polishes the best so far; of the others every other begins at the best start, the rest at all
     starts in turn. Moves and restarts are as many as a graph of this size needs.
     """
-    num_parts = starts[0].counts.shape[1]
+    num_parts = len(limits)
     num_moves = num_moves or min(MOST_MOVES, MOVES_PER_SHARE * len(hybrid.copy_bytes) * num_parts)
     num_restarts = num_restarts or max(8, min(24, ALL_MOVES // num_moves))
-    problem = problem_of(hybrid, limit)
-    first = min(starts, key=lambda shares: _bytes_if_balanced(hybrid, shares, limit))
-    best, best_bytes = (np.array(first.counts), np.array(first.by_rows)), _bytes_if_balanced(hybrid, first, limit)
+    problem = problem_of(hybrid, limits)
+    first = min(starts, key=lambda shares: _bytes_if_balanced(hybrid, shares, limits))
+    best, best_bytes = (np.array(first.counts), np.array(first.by_rows)), _bytes_if_balanced(hybrid, first, limits)
     for restart in range(num_restarts):
         if stop():
             break
@@ -63,8 +63,8 @@ def search_modes(
         chosen = first if number % 2 == 0 else starts[number // 2 % len(starts)]
         begins = ModeShares(*best) if polishes else chosen
         unit = max(1.0, min(modes_volume(hybrid, begins), best_bytes) / num_parts)
-        schedule = (POLISH if polishes else EXPLORE[number % len(EXPLORE)]).scaled(unit, limit)
-        state = state_of(problem, np.array(begins.counts), np.array(begins.by_rows))
+        schedule = (POLISH if polishes else EXPLORE[number % len(EXPLORE)]).scaled(unit, limits)
+        state = state_of(problem, limits, np.array(begins.counts), np.array(begins.by_rows))
         for done in range(0, num_moves, CHUNK):
             if stop():
                 break
@@ -79,14 +79,16 @@ def warm_up() -> None:
     sizes, solid, none = np.array([2, 2]), np.array([0, 0]), Links.of([set(), set()])
     runs = Runs(("a", "b"), solid, sizes, np.ones(2), sizes, solid, Links.of([{1}, set()]), none)
     start = ModeShares(np.array([[1, 1], [1, 1]]), np.array([0, 1]))
-    search_modes(HybridRuns(runs, 2, sizes, np.array([1, 1])), 3.0, [start], num_moves=100, num_restarts=1)
+    hybrid, limits = HybridRuns(runs, 2, sizes, np.array([1, 1])), np.array([3.0, 3.0])
+    search_modes(hybrid, limits, [start], num_moves=100, num_restarts=1)
 
 
-def _bytes_if_balanced(hybrid: HybridRuns, shares: ModeShares, limit: float) -> float:
-    return modes_volume(hybrid, shares) if modes_work(hybrid, shares).max() <= limit * (1 + 1e-9) else np.inf
+def _bytes_if_balanced(hybrid: HybridRuns, shares: ModeShares, limits: Floats) -> float:
+    is_balanced = np.all(modes_work(hybrid, shares) <= limits * (1 + ROUNDING))
+    return modes_volume(hybrid, shares) if is_balanced else np.inf
 
 
-def problem_of(hybrid: HybridRuns, limit: float) -> Problem:
+def problem_of(hybrid: HybridRuns, limits: Floats) -> Problem:
     """Return the runs as the compiled code wants them."""
     runs, numbers = hybrid.runs, range(len(hybrid.copy_bytes))
     feeds, mates = runs.readers.reversed(), runs.tied.reversed()
@@ -107,7 +109,7 @@ def problem_of(hybrid: HybridRuns, limit: float) -> Problem:
         circle_of,
         packed(members.reversed(len(numbers))),
         packed(members),
-        float(limit),
+        ROUNDING * float(limits.max()),
     )
 
 
@@ -126,9 +128,10 @@ def _circles(runs: Runs) -> tuple[Ints, Links]:
     return np.array(circle_of, np.int64), Links.of([set(readers) for readers in numbers])
 
 
-def state_of(problem: Problem, counts: Ints, by_rows: Ints) -> State:
+def state_of(problem: Problem, limits: Floats, counts: Ints, by_rows: Ints) -> State:
     """Return the shares with what is kept beside them."""
-    load = (problem.work / np.where(by_rows, problem.batch, problem.sizes)) @ counts
+    work = (problem.work / np.where(by_rows, problem.batch, problem.sizes)) @ counts
+    load = np.stack([work, limits], axis=1)
     journal, noted_in = np.zeros((JOURNAL, 3), np.int64), np.zeros(len(counts), np.int64)
     num_circles = int(problem.circle_of.max()) + 1
     wanted, is_changed = np.zeros((num_circles, counts.shape[1])), np.zeros(num_circles, np.int64)

@@ -56,9 +56,9 @@ def draw_amount(problem: Problem, state: State, run: int, source: int, target: i
     if is_lump(problem, state, run):
         return present
     if dice < 0.2 and work > 0:
-        amount = int((problem.limit - state.load[target]) / work)
+        amount = int((state.load[target, 1] - state.load[target, 0]) / work)
     elif dice < 0.4 and work > 0:
-        amount = int(np.ceil((state.load[source] - problem.limit) / work))
+        amount = int(np.ceil((state.load[source, 0] - state.load[source, 1]) / work))
     elif dice < 0.6:
         amount = 1 + below(present) if dice < 0.5 else 1
     elif dice < 0.75:
@@ -196,8 +196,8 @@ def close(problem: Problem, state: State, run: int, source: int) -> None:
     first = below(count)
     for i in range(count):
         part = state.parts_of[run, 1 + (first + i) % count]
-        if part != source and state.load[part] + work <= problem.limit:
-            room = int((problem.limit - state.load[part]) / work)
+        if part != source and state.load[part, 0] + work <= state.load[part, 1]:
+            room = int((state.load[part, 1] - state.load[part, 0]) / work)
             shift(problem, state, run, source, part, min(state.counts[run, source], room))
             if state.counts[run, source] == 0:
                 return
@@ -220,7 +220,7 @@ def carry(problem: Problem, state: State, run: int, source: int, target: int, al
         shift_near(problem, state, 0.6)
     part = target
     while amount > 0 and part != source and state.runs_on[part, 0] > 0 and np.random.random() < CHAIN:
-        excess = state.load[part] - problem.limit
+        excess = state.load[part, 0] - state.load[part, 1]
         part = pass_on(problem, state, part, source, excess if excess > 0 else work)
 
 
@@ -279,9 +279,9 @@ def anneal(
         if worse > 0 and np.random.random() >= np.exp(-worse / heat):
             take_back(problem, state)
             state.totals[0], state.totals[1] = volume, excess
-        elif state.totals[0] < best_bytes - 0.5 and state.totals[1] <= 1e-9 * problem.limit:
+        elif state.totals[0] < best_bytes - 0.5 and state.totals[1] <= problem.slack:
             settle(problem, state)
-            if state.totals[1] <= 1e-9 * problem.limit:
+            if state.totals[1] <= problem.slack:
                 best_bytes = state.totals[0]
                 best[0][:], best[1][:] = state.counts, state.by_rows
     return best_bytes

@@ -14,9 +14,10 @@ def by_filters(shares: Shares) -> ModeShares:
     return ModeShares(shares.filters, np.zeros(len(shares.filters), np.int64), shares.found_by)
 
 
-def data_parallel(hybrid: HybridRuns, num_parts: int) -> ModeShares:
-    """Split every run evenly by rows; what cannot be goes where there is least work so far."""
-    counts = np.tile(_even(hybrid.batch, num_parts), (len(hybrid.copy_bytes), 1))
+def data_parallel(hybrid: HybridRuns, limits: Floats) -> ModeShares:
+    """Split every run by rows as the limits are; what cannot be goes where there is least work so far."""
+    num_parts = len(limits)
+    counts = np.tile(_portions(hybrid.batch, limits), (len(hybrid.copy_bytes), 1))
     load = np.zeros(num_parts)
     for run in np.flatnonzero(hybrid.splits_rows == 0).tolist():
         lightest = int(np.argmin(load))
@@ -25,31 +26,34 @@ def data_parallel(hybrid: HybridRuns, num_parts: int) -> ModeShares:
     return ModeShares(counts, hybrid.splits_rows, "dataparallel")
 
 
-def _even(units: int, parts: int) -> Ints:
-    return np.diff(np.arange(parts + 1) * units // parts)
+def _portions(units: int, limits: Floats) -> Ints:
+    """Return how many of the units each part gets, in proportion to the limits."""
+    upto = np.cumsum(limits) / limits.sum() if limits.sum() else np.arange(1, len(limits) + 1) / len(limits)
+    portions: Ints = np.diff(np.floor(upto * units + 1e-9).astype(np.int64), prepend=0)
+    return portions
 
 
-def pipeline(hybrid: HybridRuns, num_parts: int, limit: float) -> ModeShares:
-    """Cut the runs, in order, into stages on parts of their own, each split evenly by rows, for the fewest bytes."""
+def pipeline(hybrid: HybridRuns, limits: Floats) -> ModeShares:
+    """Cut the runs, in order, into stages on parts of their own, each split by rows, for the fewest bytes."""
     for overload in OVERLOADS:
-        stages = _best_stages(hybrid, num_parts, limit * overload)
+        stages = _best_stages(hybrid, limits, overload)
         if stages:
             break
-    counts = np.zeros((len(hybrid.copy_bytes), num_parts), np.int64)
+    counts = np.zeros((len(hybrid.copy_bytes), len(limits)), np.int64)
     by_rows = np.zeros(len(counts), np.int64)
     first_part = 0
     for start, stop, width in stages:
         for run in range(start, stop):
             by_rows[run] = width > 1 and hybrid.splits_rows[run]
             units, parts = (hybrid.batch, width) if by_rows[run] else (int(hybrid.runs.sizes[run]), 1)
-            counts[run, first_part : first_part + parts] = _even(units, parts)
+            counts[run, first_part : first_part + parts] = _portions(units, limits[first_part : first_part + parts])
         first_part += width
     return ModeShares(_inputs_follow(hybrid, counts, by_rows), by_rows, "local")
 
 
-def _best_stages(hybrid: HybridRuns, num_parts: int, limit: float) -> list[tuple[int, int, int]]:
+def _best_stages(hybrid: HybridRuns, limits: Floats, overload: float) -> list[tuple[int, int, int]]:
     """Return (first run, end, parts) of every stage, by a dynamic program over prefixes; nothing where none fits."""
-    num_runs = len(hybrid.copy_bytes)
+    num_runs, num_parts = len(hybrid.copy_bytes), len(limits)
     work, copies = _prefixes(hybrid.work), _prefixes(hybrid.copy_bytes)
     fixed = _prefixes(np.where(hybrid.splits_rows, 0, hybrid.work))
     crossing = _crossing_bytes(hybrid)
@@ -58,16 +62,26 @@ def _best_stages(hybrid: HybridRuns, num_parts: int, limit: float) -> list[tuple
     choice: dict[tuple[int, int], tuple[int, int]] = {}
     for stop in range(1, num_runs + 1):
         for width in range(1, min(num_parts, hybrid.batch) + 1):
-            largest = -(-hybrid.batch // width) / hybrid.batch
-            stage = (work[stop] - work[:stop]) * largest
-            fits = (stage <= limit) & ((width == 1) | (fixed[stop] - fixed[:stop] == 0))
-            cost = np.where(fits, crossing[:stop] + (width - 1) * (copies[stop] - copies[:stop]), np.inf)
-            total = least[:stop, : num_parts + 1 - width] + cost[:, None]
+            room = _rooms(hybrid.batch, limits, width) * overload
+            is_splittable = (width == 1) | (fixed[stop] - fixed[:stop] == 0)
+            fits = ((work[stop] - work[:stop])[:, None] <= room) & is_splittable[:, None]
+            cost = crossing[:stop] + (width - 1) * (copies[stop] - copies[:stop])
+            total = least[:stop, : num_parts + 1 - width] + np.where(fits, cost[:, None], np.inf)
             best = total.argmin(axis=0)
             for before in np.flatnonzero(total.min(axis=0) < least[stop, width:]).tolist():
                 least[stop, before + width] = total[best[before], before]
                 choice[stop, before + width] = int(best[before]), width
     return _walk_back(choice, least)
+
+
+def _rooms(batch: int, limits: Floats, width: int) -> Floats:
+    """Return the most work of a stage on so many parts, by the first of them: each takes its portion of the rows."""
+    rooms = []
+    for first in range(len(limits) + 1 - width):
+        mine = limits[first : first + width]
+        share = _portions(batch, mine) / batch
+        rooms.append(np.min(mine[share > 0] / share[share > 0]))
+    return np.array(rooms)
 
 
 def _walk_back(choice: dict[tuple[int, int], tuple[int, int]], least: Floats) -> list[tuple[int, int, int]]:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from hyperplace.steps.share.annealing import Problem, State, anneal, begin
-from hyperplace.steps.share.compiled import Schedule, listed, packed, seed_moves
-from hyperplace.values.arrays import Ints
+from hyperplace.steps.share.compiled import ROUNDING, Schedule, listed, packed, seed_moves
+from hyperplace.values.arrays import Floats, Ints
 from hyperplace.values.runs import Links, Runs, Shares, shares_volume, shares_work
 
 MOST_SHIFTS = 64  # of one move
@@ -37,8 +37,7 @@ Stop = Callable[[], bool]
 
 def search(
     runs: Runs,
-    num_parts: int,
-    limit: float,
+    limits: Floats,
     *,
     seed: int = 0,
     start: Shares | None = None,
@@ -46,15 +45,16 @@ def search(
     num_restarts: int | None = None,
     stop: Stop = lambda: False,
 ) -> Shares | None:
-    """Return the best balanced shares found, or None; `limit` is the most work of a part.
+    """Return the best balanced shares found, or None; `limits` are the most work of every part.
 
     `num_moves` is the most of one restart; by default as many as a graph of this size needs. Every third restart
     polishes the best so far, the others begin at `start`.
     """
+    num_parts = len(limits)
     most_moves = num_moves or MOVES_PER_SHARE * len(runs.layers) * num_parts
-    problem = problem_of(runs, limit)
-    first = Shares(start.filters if start else fill(runs, num_parts))
-    best, best_bytes = np.array(first.filters), _bytes_if_balanced(runs, first, limit)
+    problem = problem_of(runs, limits)
+    first = Shares(start.filters if start else fill(runs, limits))
+    best, best_bytes = np.array(first.filters), _bytes_if_balanced(runs, first, limits)
     for restart, length in enumerate(lengths(most_moves)[:num_restarts]):
         if stop():
             break
@@ -62,8 +62,8 @@ def search(
         polishes = restart % 3 == 2 and best_bytes < np.inf
         begin = np.array(best if polishes else first.filters)
         unit = max(1.0, shares_volume(runs, Shares(begin)) / num_parts)
-        schedule = (POLISH if polishes else EXPLORE[restart % len(EXPLORE)]).scaled(unit, limit)
-        best_bytes = _anneal(problem, state_of(problem, begin), (best, best_bytes), schedule, length, stop)
+        schedule = (POLISH if polishes else EXPLORE[restart % len(EXPLORE)]).scaled(unit, limits)
+        best_bytes = _anneal(problem, state_of(problem, limits, begin), (best, best_bytes), schedule, length, stop)
     return Shares(best, "local") if best_bytes < np.inf else None
 
 
@@ -72,7 +72,7 @@ def warm_up() -> None:
     one, none = np.array([1.0, 1.0]), Links.of([set(), set()])
     sizes, map_bytes, solid = np.array([2, 2]), np.array([4, 4]), np.array([0, 0])
     runs = Runs(("a", "b"), np.array([0, 0]), sizes, one, map_bytes, solid, Links.of([{1}, set()]), none)
-    search(runs, 2, 3.0, num_moves=100, num_restarts=1)
+    search(runs, np.array([3.0, 3.0]), num_moves=100, num_restarts=1)
 
 
 def lengths(most_moves: int) -> list[int]:
@@ -80,8 +80,8 @@ def lengths(most_moves: int) -> list[int]:
     return [min(most_moves, moves) for count, moves in ROUNDS for _ in range(count)]
 
 
-def _bytes_if_balanced(runs: Runs, shares: Shares, limit: float) -> float:
-    is_balanced = shares_work(runs, shares).max() <= limit * (1 + 1e-9)
+def _bytes_if_balanced(runs: Runs, shares: Shares, limits: Floats) -> float:
+    is_balanced = np.all(shares_work(runs, shares) <= limits * (1 + ROUNDING))
     return shares_volume(runs, shares) if is_balanced else np.inf
 
 
@@ -101,13 +101,14 @@ def _chunks(num_moves: int) -> Iterator[tuple[int, int]]:
         yield first, min(first + CHUNK, num_moves)
 
 
-def fill(runs: Runs, num_parts: int) -> Ints:
-    """Return the incremental shares: fill a part up to the average, then go on to the next."""
+def fill(runs: Runs, limits: Floats) -> Ints:
+    """Return the incremental shares: fill a part up to its fair share, then go on to the next."""
+    num_parts, done = len(limits), 0.0
     filters = np.zeros((len(runs.layers), num_parts), np.int64)
-    average, done = runs.total_work / num_parts, 0.0
+    ends = np.cumsum(limits)[:-1] * (runs.total_work / limits.sum() if limits.sum() else 0.0)
     for run, (size, work) in enumerate(zip(runs.sizes.tolist(), runs.work.tolist(), strict=True)):
         middles = done + work * (np.arange(size) + 0.5)
-        parts = np.minimum(middles / average if average else np.zeros(size), num_parts - 1).astype(np.int64)
+        parts = np.searchsorted(ends, middles, "right") if runs.total_work else np.zeros(size, np.int64)
         if runs.is_solid[run]:
             parts[:] = parts[size // 2]
         filters[run] = np.bincount(parts, minlength=num_parts)
@@ -115,7 +116,7 @@ def fill(runs: Runs, num_parts: int) -> Ints:
     return filters
 
 
-def problem_of(runs: Runs, limit: float) -> Problem:
+def problem_of(runs: Runs, limits: Floats) -> Problem:
     """Return the runs as the compiled code wants them."""
     feeds, mates = runs.readers.reversed(), runs.tied.reversed()
     near = Links.of([{*runs.readers[r], *runs.tied[r], *feeds[r], *mates[r]} - {r} for r in range(len(runs.layers))])
@@ -128,18 +129,18 @@ def problem_of(runs: Runs, limit: float) -> Problem:
         packed(runs.tied),
         packed(sees),
         packed(near),
-        float(limit),
+        ROUNDING * float(limits.max()),
     )
 
 
-def state_of(problem: Problem, filters: Ints) -> State:
+def state_of(problem: Problem, limits: Floats, filters: Ints) -> State:
     """Return the shares with what is kept beside them."""
     open_readers = np.zeros_like(filters)
     for run in range(len(filters)):
         for feed in problem.sees[problem.sees[2 * run + 1] : problem.sees[2 * run + 2]]:
             open_readers[feed] += filters[run] > 0
     shifts = np.zeros((MOST_SHIFTS + 1, 4), np.int64)
-    received = np.zeros(filters.shape)
-    state = State(filters, open_readers, received, problem.work @ filters, np.zeros(2), *listed(filters), shifts)
+    received, load = np.zeros(filters.shape), np.stack([problem.work @ filters, limits], axis=1)
+    state = State(filters, open_readers, received, load, np.zeros(2), *listed(filters), shifts)
     begin(problem, state)
     return state

@@ -14,6 +14,7 @@ from hyperplace.steps.share.milp import Program
 from hyperplace.values.arrays import Floats
 from hyperplace.values.runs import Runs
 
+TINY = 1e-9  # of all work
 MIB = 2.0**20  # objectives are in MiB, so that HiGHS's tolerances are small against them
 
 
@@ -90,8 +91,8 @@ def _wanted(program: Program, part: PartColumns, readers: frozenset[int]) -> int
 
 
 def load_terms(runs: Runs, share: list[int], limit: float) -> dict[int, float]:
-    """Return the part's work as a multiple of the limit."""
-    work = runs.sizes * runs.work / limit if limit else runs.work * 0
+    """Return the part's work as a multiple of the limit; where that is 0 any work is far too much."""
+    work = runs.sizes * runs.work / (limit or TINY * runs.total_work or 1.0)
     return {share[run]: float(w) for run, w in enumerate(work) if w}
 
 

@@ -29,7 +29,7 @@ def random_modes(hybrid, num_parts, seed):
     return ModeShares(np.array(counts), by_rows, "random")
 
 
-def best_of_all_ways(hybrid, limit):
+def best_of_all_ways(hybrid, limits):
     """Return the least bytes of any balanced shares on two parts, each run split one way, by trying all."""
     best = np.inf
     for by_rows in product(*((0, 1) if splits else (0,) for splits in hybrid.splits_rows.tolist())):
@@ -40,6 +40,6 @@ def best_of_all_ways(hybrid, limit):
         ]
         for counts in product(*ranges):
             shares = ModeShares(np.array([counts, np.array(units) - counts]).T, np.array(by_rows))
-            if modes_work(hybrid, shares).max() <= limit * (1 + 1e-9):
+            if np.all(modes_work(hybrid, shares) <= limits * (1 + 1e-9)):
                 best = min(best, modes_volume(hybrid, shares))
     return best

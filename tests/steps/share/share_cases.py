@@ -61,18 +61,19 @@ def random_runs(shape, seed, *, most=4, largest=3, scale=MIB):
     return runs_of(sizes, work, random.integers(1, most + 1, count) * scale, reads=reads, ties=ties, solid=solid)
 
 
-def limit_of(runs, num_parts, imbalance):
-    return (1 + imbalance) * runs.total_work / num_parts
+def limits_of(runs, num_parts, imbalance):
+    """Return the most work of every part."""
+    return np.full(num_parts, (1 + imbalance) * runs.total_work / num_parts)
 
 
-def best_of_all_placements(runs, num_parts, limit):
+def best_of_all_placements(runs, limits):
     """Return the least bytes of any balanced placement of the single filters, or inf: no shares, no symmetry."""
-    first = np.concatenate([[0], np.cumsum(runs.sizes)])
+    first, num_parts = np.concatenate([[0], np.cumsum(runs.sizes)]), len(limits)
     parts = np.array(list(product(range(num_parts), repeat=int(first[-1]))), np.int8)
     bit = np.left_shift(1, parts.astype(np.int16))
     bytes_moved, allowed = np.zeros(len(parts), np.int64), np.ones(len(parts), bool)
     for part in range(num_parts):
-        allowed &= (parts == part) @ np.repeat(runs.work, runs.sizes) <= limit * (1 + 1e-12)
+        allowed &= (parts == part) @ np.repeat(runs.work, runs.sizes) <= limits[part] * (1 + 1e-12)
     for run in range(len(runs.sizes)):
         mine = range(first[run], first[run + 1])
         if runs.is_solid[run]:
@@ -87,11 +88,11 @@ def best_of_all_placements(runs, num_parts, limit):
     return int(bytes_moved[allowed].min()) if allowed.any() else np.inf
 
 
-def best_of_two_part_counts(runs, limit):
+def best_of_two_part_counts(runs, limits):
     """Return the least bytes of any balanced counts on two parts, by trying all; tied runs lie on each other."""
     counts = np.array(list(product(*(range(size + 1) for size in runs.sizes.tolist()))))
     total, allowed = np.zeros(len(counts)), np.ones(len(counts), bool)
-    for here in (counts, runs.sizes - counts):
+    for here, limit in zip((counts, runs.sizes - counts), limits, strict=True):
         allowed &= here @ runs.work <= limit * (1 + 1e-12)
         for run in range(len(runs.sizes)):
             needed = np.zeros(len(counts))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from share_cases import MIB, SHAPES, best_of_all_placements, limit_of, random_runs, runs_of, vgg16_runs
+from share_cases import MIB, SHAPES, best_of_all_placements, limits_of, random_runs, runs_of, vgg16_runs
 
 from hyperplace.steps.share.bound import pricing_bound
 from hyperplace.steps.share.crowding import crowded
@@ -14,13 +14,13 @@ BEST_KNOWN_VGG16_K8 = 640.4 * MIB  # DESIGN, section 5
 
 
 def check(runs, k, imbalance):
-    limit = limit_of(runs, k, imbalance)
-    best = best_of_all_placements(runs, k, limit)
-    known = ExactSearch(runs, k, limit).run().shares
+    limits = limits_of(runs, k, imbalance)
+    best = best_of_all_placements(runs, limits)
+    known = ExactSearch(runs, limits).run().shares
     if best == np.inf:
         return None
     raised = []
-    bound = pricing_bound(runs, k, limit, [known], on_bound=raised.append)
+    bound = pricing_bound(runs, limits, [known], on_bound=raised.append)
     assert bound <= best * (1 + 1e-6)
     assert bound <= shares_volume(runs, known) * (1 + 1e-6)
     assert raised == sorted(raised)
@@ -60,10 +60,10 @@ def test_never_above_the_best_placement_of_random_graphs(seed):
 def test_a_crowd_never_needs_more_parts_than_a_balanced_placement_gives_it(k):
     """Every part alone, taken once: no balanced placement is crowded."""
     runs = vgg16_runs()
-    limit = limit_of(runs, k, 0.1)
-    found = search(runs, k, limit, num_moves=100_000, num_restarts=2)
-    assert crowded(runs, limit, (found.filters / runs.sizes[:, None]).T, np.ones(k)) == []
-    half = crowded(runs, limit, (found.filters / runs.sizes[:, None]).T, np.full(k, 0.4))
+    limits = limits_of(runs, k, 0.1)
+    found = search(runs, limits, num_moves=100_000, num_restarts=2)
+    assert crowded(runs, limits[0], (found.filters / runs.sizes[:, None]).T, np.ones(k)) == []
+    half = crowded(runs, limits[0], (found.filters / runs.sizes[:, None]).T, np.full(k, 0.4))
     assert half, "of 0.4 of every part there is too little for anyone"
 
 
@@ -74,20 +74,20 @@ def test_never_above_the_best_placement_of_a_few_bytes(seed):
 
 def test_does_not_cross_the_best_known_placement_of_vgg16():
     runs = vgg16_runs()
-    limit = limit_of(runs, 8, 0.1)
-    known = search(runs, 8, limit, num_moves=100_000, num_restarts=3)
+    limits = limits_of(runs, 8, 0.1)
+    known = search(runs, limits, num_moves=100_000, num_restarts=3)
     raised = []
-    bound = pricing_bound(runs, 8, limit, [known], max_rounds=60, on_bound=raised.append)
+    bound = pricing_bound(runs, limits, [known], max_rounds=60, on_bound=raised.append)
     assert 440 * MIB < bound <= BEST_KNOWN_VGG16_K8
     assert max(raised) == bound
 
 
 def test_a_stop_ends_it_with_what_it_has():
     runs = vgg16_runs()
-    limit = limit_of(runs, 4, 0.1)
-    known = search(runs, 4, limit, num_moves=50_000, num_restarts=1)
-    assert pricing_bound(runs, 4, limit, [known], stop=lambda: True) == 0.0
+    limits = limits_of(runs, 4, 0.1)
+    known = search(runs, limits, num_moves=50_000, num_restarts=1)
+    assert pricing_bound(runs, limits, [known], stop=lambda: True) == 0.0
     raised = []
-    bound = pricing_bound(runs, 4, limit, [known], stop=lambda: bool(raised), on_bound=raised.append)
+    bound = pricing_bound(runs, limits, [known], stop=lambda: bool(raised), on_bound=raised.append)
     assert 0 < bound == raised[-1]
     assert len(raised) == 1

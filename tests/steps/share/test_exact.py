@@ -9,7 +9,7 @@ from share_cases import (
     SHAPES,
     best_of_all_placements,
     best_of_two_part_counts,
-    limit_of,
+    limits_of,
     random_runs,
     runs_of,
     vgg16_runs,
@@ -31,15 +31,15 @@ def whole_on_one_part(runs, filters):
     return np.all((filters[solid] == 0) | (filters[solid] == runs.sizes[solid, None]))
 
 
-def check(runs, k, limit, scale=1):
-    best = best_of_all_placements(runs, k, limit)
-    found = ExactSearch(runs, k, limit).run()
+def check(runs, limits, scale=1):
+    best = best_of_all_placements(runs, limits)
+    found = ExactSearch(runs, limits).run()
     if best == np.inf:
         assert found.shares is None
         return
     assert found.is_complete
     assert best * (1 - 1e-3) <= found.bound_bytes <= best * (1 + 1e-6) + scale * 1e-6
-    assert shares_work(runs, found.shares).max() <= limit * (1 + 1e-9)
+    assert np.all(shares_work(runs, found.shares) <= limits * (1 + 1e-9))
     assert found.shares.filters.sum(axis=1).tolist() == runs.sizes.tolist()
     assert whole_on_one_part(runs, found.shares.filters)
     assert shares_volume(runs, found.shares) == best
@@ -48,7 +48,7 @@ def check(runs, k, limit, scale=1):
 @pytest.mark.parametrize(("shape", "seed", "k", "imbalance"), CASES)
 def test_equals_brute_force(shape, seed, k, imbalance):
     runs = random_runs(shape, seed, largest=3 if k == 2 or SHAPES[shape][0] < 4 else 2)
-    check(runs, k, limit_of(runs, k, imbalance))
+    check(runs, limits_of(runs, k, imbalance))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -56,7 +56,7 @@ def test_equals_brute_force(shape, seed, k, imbalance):
 def test_bytes_far_below_a_mebibyte_are_bounded_too(shape, seed):
     """Costs are in MiB inside, and the solver's tolerances are absolute: a few bytes must not drown in them."""
     runs = random_runs(shape, seed, scale=4)
-    check(runs, 2, limit_of(runs, 2, 0.3), scale=4)
+    check(runs, limits_of(runs, 2, 0.3), scale=4)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -68,9 +68,9 @@ def test_equals_brute_force_where_a_filter_is_a_small_share(reads, ties, seed):
     work, maps = random.integers(1, 9, 3), random.integers(1, 9, 3) * MIB // 60
     runs = runs_of([60] * 3, work, maps, reads=reads, ties=ties)
     for imbalance in (0.05, 0.3):
-        limit = limit_of(runs, 2, imbalance)
-        best = best_of_two_part_counts(runs, limit)
-        found = ExactSearch(runs, 2, limit).run()
+        limits = limits_of(runs, 2, imbalance)
+        best = best_of_two_part_counts(runs, limits)
+        found = ExactSearch(runs, limits).run()
         assert found.bound_bytes <= best * (1 + 1e-6)
         assert best <= shares_volume(runs, found.shares) <= best * 1.001
 
@@ -78,22 +78,22 @@ def test_equals_brute_force_where_a_filter_is_a_small_share(reads, ties, seed):
 @pytest.mark.parametrize(("k", "most_mib"), [(2, 98.0), (4, 252.5)])
 def test_proves_vgg16(k, most_mib):
     runs = vgg16_runs()
-    limit = limit_of(runs, k, 0.1)
-    found = ExactSearch(runs, k, limit).run(time_limit_s=60)
+    limits = limits_of(runs, k, 0.1)
+    found = ExactSearch(runs, limits).run(time_limit_s=60)
     volume = shares_volume(runs, found.shares)
     assert found.is_complete
     assert volume <= most_mib * MIB
     assert found.bound_bytes <= volume <= found.bound_bytes * 1.001
-    assert shares_work(runs, found.shares).max() <= limit
+    assert np.all(shares_work(runs, found.shares) <= limits)
 
 
 def test_a_start_is_never_lost():
     """Given no time at all, it returns the start."""
     runs = vgg16_runs()
-    limit = limit_of(runs, 2, 0.1)
-    start = ExactSearch(runs, 2, limit).run().shares
+    limits = limits_of(runs, 2, 0.1)
+    start = ExactSearch(runs, limits).run().shares
     swapped = Shares(start.filters[:, ::-1], "start")
-    again = ExactSearch(runs, 2, limit).run(start=swapped, time_limit_s=0.05)
+    again = ExactSearch(runs, limits).run(start=swapped, time_limit_s=0.05)
     assert again.shares is not None
     assert shares_volume(runs, again.shares) <= shares_volume(runs, start) * (1 + 1e-9)
 
@@ -102,7 +102,7 @@ def test_a_start_is_never_lost():
 def test_can_be_cancelled_from_another_thread(is_early):
     """Eight parts of VGG16 would take hours."""
     runs, ended = vgg16_runs(), threading.Event()
-    exact = ExactSearch(runs, 8, limit_of(runs, 8, 0.1))
+    exact = ExactSearch(runs, limits_of(runs, 8, 0.1))
     thread = threading.Thread(target=lambda: (exact.run(), ended.set()), daemon=True)
     if is_early:
         exact.cancel()
@@ -116,5 +116,5 @@ def test_can_be_cancelled_from_another_thread(is_early):
 def test_nothing_fits_where_solid_layers_cannot_be_packed():
     """Three equal layers that are never split, on two parts."""
     runs = runs_of([2] * 3, [1] * 3, [MIB] * 3, reads=[(0, 1), (1, 2)], solid=(0, 1, 2))
-    found = ExactSearch(runs, 2, limit_of(runs, 2, 0.1)).run()
+    found = ExactSearch(runs, limits_of(runs, 2, 0.1)).run()
     assert found.shares is None

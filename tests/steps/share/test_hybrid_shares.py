@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 from hybrid_cases import best_of_all_ways, random_hybrid, random_modes
-from share_cases import SHAPES, limit_of
+from share_cases import SHAPES, limits_of
 
 from hyperplace.models import load_model
 from hyperplace.steps.build import build_hybrid_runs
@@ -36,10 +36,10 @@ def taken_back(problem, state):
 @pytest.mark.parametrize(("shape", "seed"), CASES)
 def test_every_move_keeps_the_books(shape, seed):
     hybrid = random_hybrid(shape, seed, batch=8, largest=6)
-    limit = limit_of(hybrid.runs, 3, 0.2)
-    problem = problem_of(hybrid, limit)
+    limits = limits_of(hybrid.runs, 3, 0.2)
+    problem = problem_of(hybrid, limits)
     start = random_modes(hybrid, 3, seed)
-    state = state_of(problem, np.array(start.counts), np.array(start.by_rows))
+    state = state_of(problem, limits, np.array(start.counts), np.array(start.by_rows))
     seed_moves(seed)
     for number in range(300):
         before = state.counts.copy(), state.by_rows.copy(), state.totals.copy()
@@ -49,7 +49,7 @@ def test_every_move_keeps_the_books(shape, seed):
         assert np.array_equal(now.counts.sum(axis=1), hybrid.units(now.by_rows))
         assert not np.any(state.by_rows & ~hybrid.splits_rows.astype(bool))
         assert state.totals[0] == pytest.approx(modes_volume(hybrid, now), abs=1)
-        overload = np.maximum(modes_work(hybrid, now) - limit, 0).sum()
+        overload = np.maximum(modes_work(hybrid, now) - limits, 0).sum()
         assert state.totals[1] == pytest.approx(overload, abs=1e-6)
         if number % 2:
             taken_back(problem, state)
@@ -61,11 +61,11 @@ def test_every_move_keeps_the_books(shape, seed):
 @pytest.mark.parametrize(("shape", "seed"), FEW)
 def test_searches_against_trying_everything(shape, seed):
     hybrid = random_hybrid(shape, seed)
-    limit = limit_of(hybrid.runs, 2, 0.3)
-    best = best_of_all_ways(hybrid, limit)
-    starts = [data_parallel(hybrid, 2), pipeline(hybrid, 2, limit)]
-    local = search_modes(hybrid, limit, starts, num_moves=20_000, num_restarts=8)
-    exact = HybridProgram(hybrid, 2, limit).run()
+    limits = limits_of(hybrid.runs, 2, 0.3)
+    best = best_of_all_ways(hybrid, limits)
+    starts = [data_parallel(hybrid, limits), pipeline(hybrid, limits)]
+    local = search_modes(hybrid, limits, starts, num_moves=20_000, num_restarts=8)
+    exact = HybridProgram(hybrid, limits).run()
     assert exact.bound_bytes <= best * (1 + 1e-6) + 1
     if np.isinf(best):
         assert local is None
@@ -73,16 +73,16 @@ def test_searches_against_trying_everything(shape, seed):
     assert modes_volume(hybrid, local) == pytest.approx(best)
     if exact.shares is not None:
         assert modes_volume(hybrid, exact.shares) >= best * (1 - 1e-9)
-        assert modes_work(hybrid, exact.shares).max() <= limit * (1 + 1e-6)
+        assert np.all(modes_work(hybrid, exact.shares) <= limits * (1 + 1e-6))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_exact_program_accepts_a_start(shape):
     hybrid = random_hybrid(shape, 0)
-    limit = limit_of(hybrid.runs, 2, 0.5)
-    start = search_modes(hybrid, limit, [pipeline(hybrid, 2, limit)], num_moves=5000, num_restarts=4)
+    limits = limits_of(hybrid.runs, 2, 0.5)
+    start = search_modes(hybrid, limits, [pipeline(hybrid, limits)], num_moves=5000, num_restarts=4)
     assert start is not None
-    found = HybridProgram(hybrid, 2, limit).run(start=start, time_limit_s=1e-3)
+    found = HybridProgram(hybrid, limits).run(start=start, time_limit_s=1e-3)
     assert found.shares is not None
     assert modes_volume(hybrid, found.shares) <= modes_volume(hybrid, start) + 1
 
@@ -95,25 +95,25 @@ def vgg():
 
 
 def test_same_seed_same_result_and_balanced():
-    limit = limit_of(vgg().runs, 4, 0.1)
-    starts = [pipeline(vgg(), 4, limit), data_parallel(vgg(), 4)]
-    found = [search_modes(vgg(), limit, starts, seed=seed, num_moves=20_000, num_restarts=4) for seed in (1, 1)]
+    limits = limits_of(vgg().runs, 4, 0.1)
+    starts = [pipeline(vgg(), limits), data_parallel(vgg(), limits)]
+    found = [search_modes(vgg(), limits, starts, seed=seed, num_moves=20_000, num_restarts=4) for seed in (1, 1)]
     assert found[0] == found[1]
-    assert modes_work(vgg(), found[0]).max() <= limit * (1 + 1e-9)
+    assert np.all(modes_work(vgg(), found[0]) <= limits * (1 + 1e-9))
     assert modes_volume(vgg(), found[0]) <= modes_volume(vgg(), starts[1])
 
 
 @pytest.mark.parametrize("num_parts", [1, 2, 5, 32, 40])
 def test_starts_place_everything(num_parts):
-    limit = limit_of(vgg().runs, num_parts, 0.1)
-    for start in (data_parallel(vgg(), num_parts), pipeline(vgg(), num_parts, limit)):
+    limits = limits_of(vgg().runs, num_parts, 0.1)
+    for start in (data_parallel(vgg(), limits), pipeline(vgg(), limits)):
         assert start.counts.min() >= 0
         assert np.array_equal(start.counts.sum(axis=1), vgg().units(start.by_rows))
 
 
 def test_the_best_is_only_ever_a_balanced_one():
-    limit = 0.5 * vgg().runs.total_work / 2  # which nothing can meet
-    problem, start = problem_of(vgg(), limit), data_parallel(vgg(), 2)
-    state = state_of(problem, np.array(start.counts), np.array(start.by_rows))
+    limits = np.full(2, 0.5 * vgg().runs.total_work / 2)  # which nothing can meet
+    problem, start = problem_of(vgg(), limits), data_parallel(vgg(), limits)
+    state = state_of(problem, limits, np.array(start.counts), np.array(start.by_rows))
     best = np.array(start.counts), np.array(start.by_rows)
     assert anneal(problem, state, best, np.inf, Schedule(1e6, 1e3, 1, 10), (0, 2000, 2000)) == np.inf

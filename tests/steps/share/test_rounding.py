@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from share_cases import MIB, limit_of, runs_of
+from share_cases import MIB, limits_of, runs_of
 
 from hyperplace.steps.share.rounding import rounded
 
@@ -22,7 +22,7 @@ def test_laws(seed):
     load = runs.work @ (shares * runs.sizes[:, None])
     generous, tight = load.max() + runs.work.sum(), load.max() * 1.01
     for limit in (generous, tight):
-        filters = rounded(runs, shares, limit)
+        filters = rounded(runs, shares, np.full(shares.shape[1], limit))
         if limit == generous:
             assert filters is not None, "there is room for one more filter of every run"
         if filters is None:
@@ -36,16 +36,16 @@ def test_laws(seed):
 def test_whole_filters_stay_as_they_are():
     runs = runs_of([8, 5], [2, 1], [MIB, MIB])
     filters = np.array([[3, 5, 0], [0, 1, 4]])
-    assert np.array_equal(rounded(runs, filters / runs.sizes[:, None], limit_of(runs, 3, 2.0)), filters)
+    assert np.array_equal(rounded(runs, filters / runs.sizes[:, None], limits_of(runs, 3, 2.0)), filters)
 
 
 def test_traces_of_a_share_open_nothing():
     """A solver's 1e-9 is 0."""
     runs = runs_of([10, 10], [1, 1], [MIB, MIB])
-    filters = rounded(runs, np.array([[1 - 1e-9, 1e-9], [-1e-12, 1.0]]), 10.0)
+    filters = rounded(runs, np.array([[1 - 1e-9, 1e-9], [-1e-12, 1.0]]), np.full(2, 10.0))
     assert filters.tolist() == [[10, 0], [0, 10]]
 
 
 def test_says_when_the_limit_cannot_be_kept():
     runs = runs_of([1], [1], [MIB])
-    assert rounded(runs, np.array([[0.5, 0.5]]), 0.5) is None
+    assert rounded(runs, np.array([[0.5, 0.5]]), np.full(2, 0.5)) is None
