@@ -2,13 +2,14 @@
 
 The general partitioners see blocks of the hypergraph. The local search and the exact program see runs of filters and
 share out whole filters. What each finds is a layout, the owner of every cell, and all are judged by the nets of its
-hypergraph, in bytes. Everything runs in threads: the partitioners wait for a process, the local search and HiGHS leave
-Python's lock.
+hypergraph, in bytes, or by another objective. Everything runs in threads: the partitioners wait for a process, the
+local search and HiGHS leave Python's lock.
 """
 
 from hyperplace.portfolio.board import OnProgress
 from hyperplace.portfolio.candidate import Candidate
 from hyperplace.portfolio.names import BASELINES, NAMES, SYMMETRIC, only_grain
+from hyperplace.portfolio.problem import Objective
 from hyperplace.portfolio.search import check_name, hypergraph_of, limited, search, search_grains
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "NAMES",
     "SYMMETRIC",
     "Candidate",
+    "Objective",
     "OnProgress",
     "check_name",
     "hypergraph_of",

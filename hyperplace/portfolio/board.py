@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from hyperplace.portfolio.candidate import Candidate, judged
+from hyperplace.portfolio.candidate import Candidate, bounded, in_words, judged
 from hyperplace.portfolio.names import ORDER
 from hyperplace.portfolio.problem import Problem
 from hyperplace.steps.share.arrange import arrange, counted
-from hyperplace.values.plan import PROVEN_GAP
 from hyperplace.values.runs import Runs, Shares, shares_volume
 from hyperplace.values.sizes import size
 
@@ -63,7 +62,8 @@ class Board:
     def is_proven(self, gap: float = NEAR) -> bool:
         """Say whether the best result is that near the best possible, by default as near as the exact program looks."""
         with self._lock:
-            return self._best is not None and self._bound >= self._best.volume_bytes * (1 - gap)
+            is_bytes = self._problem.objective is None
+            return is_bytes and self._best is not None and self._bound >= self._best.volume_bytes * (1 - gap)
 
     def result(self, *, is_cut_short: bool) -> Candidate | None:
         """Return the best result with its bound."""
@@ -74,22 +74,17 @@ class Board:
         # A bound within the solver's tolerance above a real placement is that placement's volume; one further above
         # is no bound at all.
         bound = min(bound, best.volume_bytes) if bound <= best.volume_bytes * (1 + 1e-4) else 0
-        is_proven = bound >= best.volume_bytes * (1 - PROVEN_GAP)
-        has_bound = bound > 0 or best.volume_bytes == 0
-        layout = replace(
-            best.layout, bound_bytes=bound if has_bound else None, is_cut_short=is_cut_short and not is_proven
-        )
-        return replace(best, layout=layout)
+        return bounded(self._problem, best, bound, is_cut_short=is_cut_short)
 
     def _report(self) -> None:
         best, bound = self._best, self._bound
-        words = f"best {size(best.volume_bytes)} ({best.layout.found_by})" if best else "nothing yet"
+        words = f"best {in_words(self._problem, best.cost)} ({best.layout.found_by})" if best else "nothing yet"
         self._on_progress(f"{words}, bound {size(bound)}" if bound else words)
 
 
-def _rank(candidate: Candidate) -> tuple[int, int]:
-    """Order results by volume, and equal ones by who found them, so that it does not matter who was first."""
-    return candidate.volume_bytes, _place(candidate.layout.found_by)
+def _rank(candidate: Candidate) -> tuple[float, int]:
+    """Order results by cost, and equal ones by who found them, so that it does not matter who was first."""
+    return candidate.cost, _place(candidate.layout.found_by)
 
 
 def _place(finder: str) -> int:

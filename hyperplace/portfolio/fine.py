@@ -5,11 +5,10 @@ from dataclasses import replace
 
 from hyperplace.errors import BalanceError, PartitionerError
 from hyperplace.portfolio.board import OnProgress
-from hyperplace.portfolio.candidate import Candidate, judged, judged_partition
+from hyperplace.portfolio.candidate import Candidate, in_words, judged, judged_partition
 from hyperplace.portfolio.compiled import is_compiled
 from hyperplace.portfolio.lanes import Stop, Task, run_lanes
 from hyperplace.portfolio.problem import Problem
-from hyperplace.values.sizes import size
 
 FEW_MOVES = 1_000_000  # at each heat, for a first look that takes seconds
 FINE_BLOCKS = (8, 12, 24)  # a few blocks per layer: a fine grid of more is slower and no better
@@ -43,7 +42,7 @@ class FineSearch:
             with suppress(BalanceError, PartitionerError):  # too coarse a grid, or the partitioner fails on it
                 grid = self._problem.with_blocks(min(blocks, most or blocks))
                 self._found.append(_polished(grid, most_moves, self._stop))
-                self._on_progress(f"best {size(self._best().volume_bytes)}")
+                self._on_progress(f"best {in_words(self._problem, self._best().cost)}")
 
     def result(self) -> Candidate:
         best, is_cut_short = self._best(), self._is_cut_short or self._stop.is_cut_short or self._stop.is_told()
@@ -54,10 +53,10 @@ class FineSearch:
         if not balanced:  # measured kernels do not add up to their filters, so the coarse start may be too heavy
             settings = self._problem.settings
             raise BalanceError(
-                f"no fine placement within imbalance {settings.imbalance:g} was found at k={settings.k}; "
+                f"no fine placement within {self._problem.balance} was found at k={settings.k}; "
                 "raise --imbalance or lower --k"
             )
-        return min(balanced, key=lambda one: one.volume_bytes)
+        return min(balanced, key=lambda one: one.cost)
 
 
 def _polished(problem: Problem, most_moves: int | None, stop: Stop) -> Candidate:

@@ -52,7 +52,7 @@ def _other_grains(problem: Problem, start: Candidate | str, stop: Stop, on_progr
     with suppress(KeyboardInterrupt):
         glance = [[Task("polish", fine.glance)]] if fine else []
         run_lanes([hybrid.lane(), *glance], stop, [rows, kernels][: 1 + len(glance)])
-        if fine and not stop.is_over() and _is_promising(fine, hybrid):
+        if fine and not stop.is_over() and _is_promising(problem, fine, hybrid):
             run_lanes([[Task("polish", fine.run)]], stop, [kernels])
     hybrid.cancel()
     if fine:
@@ -68,10 +68,13 @@ def _result(search: FineSearch | HybridSearch, stop: Stop) -> Candidate | str:
         return str(refused)
 
 
-def _is_promising(fine: FineSearch, hybrid: HybridSearch) -> bool:
+def _is_promising(problem: Problem, fine: FineSearch, hybrid: HybridSearch) -> bool:
     """Say whether a longer look at the fine grain may make it the best."""
     try:
-        return 2 * fine.result().volume_bytes < PROMISING * hybrid.result().volume_bytes
+        kernels, rows = fine.result(), hybrid.result()
+        if problem.objective:
+            return kernels.cost < PROMISING * rows.cost
+        return 2 * kernels.volume_bytes < PROMISING * rows.volume_bytes
     except BalanceError:
         return True
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from hyperplace.errors import BalanceError, PartitionerError
 from hyperplace.portfolio.board import OnProgress
-from hyperplace.portfolio.candidate import Candidate, judged, judged_partition
+from hyperplace.portfolio.candidate import Candidate, bounded, judged, judged_partition
 from hyperplace.portfolio.compiled import is_compiled
 from hyperplace.portfolio.lanes import Stop, Task, run_lanes
 from hyperplace.portfolio.names import BASELINES
@@ -94,18 +94,13 @@ class HybridSearch:
         balanced = self._balanced()
         if not balanced:
             raise BalanceError(
-                f"no hybrid placement within imbalance {self._settings.imbalance:g} was found at k={self._settings.k}; "
+                f"no hybrid placement within {self._problem.balance} was found at k={self._settings.k}; "
                 "raise --imbalance or lower --k"
             )
-        best = min(balanced, key=lambda candidate: candidate.volume_bytes)
+        best = min(balanced, key=lambda candidate: candidate.cost)
         bound = min(int(self._bound), best.volume_bytes) if self._settings.k > 1 else 0
-        has_bound = bound > 0 or best.volume_bytes == 0
-        is_proven = bound >= best.volume_bytes * (1 - PROVEN_GAP)
         is_cut_short = self._stop.is_cut_short or self._stop.is_told() or best.layout.is_cut_short
-        layout = replace(
-            best.layout, bound_bytes=bound if has_bound else None, is_cut_short=is_cut_short and not is_proven
-        )
-        return replace(best, layout=layout)
+        return bounded(self._problem, best, bound, is_cut_short=is_cut_short)
 
     def _baselines(self) -> list[ModeShares]:
         """Enter the baselines as they are, and return those to begin with."""
@@ -147,7 +142,7 @@ class HybridSearch:
 
     def _is_proven(self) -> bool:
         volumes = [one.volume_bytes for one in self._balanced()]
-        return bool(volumes) and self._bound >= min(volumes) * (1 - PROVEN_GAP)
+        return bool(volumes) and self._problem.objective is None and self._bound >= min(volumes) * (1 - PROVEN_GAP)
 
     def _volume(self, shares: ModeShares) -> float:
         return modes_volume(self._runs, shares)

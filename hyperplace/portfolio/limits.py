@@ -21,16 +21,19 @@ def refuse_the_impossible(problem: Problem) -> None:
     if weights[heaviest] > problem.limits.max():
         what = "layer" if runs.is_solid[heaviest] else "a filter of"
         ratio = weights[heaviest] / average
+        advice = "give one part more" if problem.given else f"raise --imbalance to at least {_rounded_up(ratio)}"
         raise BalanceError(
-            f"imbalance {settings.imbalance:g} cannot be met at k={settings.k}: {what} {runs.layers[heaviest]} alone "
-            f"weighs {ratio:.2f}x the average part; raise --imbalance to at least {_rounded_up(ratio)} or lower --k"
+            f"{problem.balance} cannot be met at k={settings.k}: {what} {runs.layers[heaviest]} alone weighs "
+            f"{ratio:.2f}x the average part; {advice} or lower --k"
         )
 
 
 def nothing_found(problem: Problem) -> BalanceError:
     """Return the error that names an imbalance which can be met: one that a method without a limit happens to meet."""
     hypergraph, settings = problem.hypergraph(), problem.settings
-    advice = f"no placement within imbalance {settings.imbalance:g} was found at k={settings.k}; raise --imbalance"
+    if problem.given:
+        return BalanceError(f"no placement within {problem.balance} was found; raise them or lower --k")
+    advice = f"no placement within {problem.balance} was found at k={settings.k}; raise --imbalance"
     if settings.k > hypergraph.num_vertices:
         return BalanceError(f"{advice} or --blocks, or lower --k")
     found = [problem.partition(hypergraph, name) for name in (*BASELINES, "random")]

@@ -24,6 +24,17 @@ LONGEST_S = 300.0  # for a partitioner that sees only the hypergraph: then it ha
 
 
 @dataclass(frozen=True)
+class Objective:
+    """What is to be small: a number for every layout, in a unit.
+
+    The searches themselves move few bytes; of all that they find the objective chooses.
+    """
+
+    unit: str
+    judge: Callable[[Layout], float]
+
+
+@dataclass(frozen=True)
 class Problem:
     """One placement to be found."""
 
@@ -31,6 +42,7 @@ class Problem:
     profile: Profile
     settings: Settings
     given: Capacities | None = None  # instead of the same for all parts, by the imbalance
+    objective: Objective | None = None  # None: the bytes that the nets of the grain's hypergraph cost
 
     @cached_property
     def capacities(self) -> Capacities:
@@ -48,6 +60,11 @@ class Problem:
     def blocks(self) -> Hypergraph:
         """The hypergraph of blocks as they are, which all partitioners see."""
         return self.hypergraph()
+
+    @property
+    def balance(self) -> str:
+        """What is asked of the parts' work, in words."""
+        return repr(self.given) if self.given else f"imbalance {self.settings.imbalance:g}"
 
     @property
     def limits(self) -> Floats:

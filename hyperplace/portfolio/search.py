@@ -12,7 +12,8 @@ from hyperplace.portfolio.grains import COARSE_SHARE, Grains, all_grains
 from hyperplace.portfolio.hybrid import hybrid
 from hyperplace.portfolio.lanes import Stop
 from hyperplace.portfolio.names import NAMES, SYMMETRIC
-from hyperplace.portfolio.problem import Problem
+from hyperplace.portfolio.problem import Objective, Problem
+from hyperplace.values.capacities import Capacities
 from hyperplace.values.graph import Graph
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.layout import Layout, layout_of
@@ -30,17 +31,20 @@ def search(
     on_left_out: OnProgress = lambda what: None,
     keeps_best: bool = True,
     coarse: Layout | None = None,
+    capacities: Capacities | None = None,
+    objective: Objective | None = None,
 ) -> Layout:
     """Return the best balanced layout that the settings' partitioner finds.
 
     All searches together end at `time_limit_s`, 0 means none; `on_left_out` gets the name of each that was cut or left
     out. A general partitioner asked for by name runs its one course instead. A search that was not cut gives the same
     result for the same seed. Ctrl-C ends it with the best so far, or, unless `keeps_best`, as any other work.
-    `coarse` is a placement for the other grains to begin with; without one it is searched for first.
+    `coarse` is a layout for the other grains to begin with; without one it is searched for first. `capacities` replace
+    those of the imbalance, and `objective` the bytes by which the best is chosen.
     """
     check_name(settings.partitioner)
     stop = limited(time_limit_s)
-    problem = Problem(graph, profile, settings)
+    problem = Problem(graph, profile, settings, capacities, objective)
     if settings.partitioner == "dataparallel":
         problem = problem.with_blocks(1, settings.k)  # it needs just as many blocks of rows
     if settings.partitioner not in SYMMETRIC:
@@ -62,11 +66,13 @@ def search_grains(
     on_progress: OnProgress = lambda text: None,
     on_left_out: OnProgress = lambda what: None,
     keeps_best: bool = True,
+    capacities: Capacities | None = None,
+    objective: Objective | None = None,
 ) -> Grains:
     """Return the best balanced layout of every grain, or why there is none, by one of the SYMMETRIC partitioners."""
     check_name(settings.partitioner)
     stop = limited(time_limit_s)
-    grains = all_grains(Problem(graph, profile, settings), stop, on_progress)
+    grains = all_grains(Problem(graph, profile, settings, capacities, objective), stop, on_progress)
     _tell(stop, on_left_out, keeps_best=keeps_best)
     return grains
 

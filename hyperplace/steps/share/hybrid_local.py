@@ -62,7 +62,9 @@ def search_modes(
         number = restart // 2
         chosen = first if number % 2 == 0 else starts[number // 2 % len(starts)]
         begins = ModeShares(*best) if polishes else chosen
-        unit = max(1.0, min(modes_volume(hybrid, begins), best_bytes) / num_parts)
+        # A start may move nothing and be too heavy: then its bytes say nothing about those of a balanced one.
+        volume = modes_volume(hybrid, begins) or float(hybrid.whole_bytes.sum())
+        unit = max(1.0, min(volume, best_bytes) / num_parts)
         schedule = (POLISH if polishes else EXPLORE[number % len(EXPLORE)]).scaled(unit, limits)
         state = state_of(problem, limits, np.array(begins.counts), np.array(begins.by_rows))
         for done in range(0, num_moves, CHUNK):

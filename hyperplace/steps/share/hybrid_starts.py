@@ -62,7 +62,8 @@ def _best_stages(hybrid: HybridRuns, limits: Floats, overload: float) -> list[tu
     choice: dict[tuple[int, int], tuple[int, int]] = {}
     for stop in range(1, num_runs + 1):
         for width in range(1, min(num_parts, hybrid.batch) + 1):
-            room = _rooms(hybrid.batch, limits, width) * overload
+            rooms = _rooms(hybrid.batch, limits, width)
+            room = rooms * overload if np.isfinite(overload) else np.full_like(rooms, np.inf)
             is_splittable = (width == 1) | (fixed[stop] - fixed[:stop] == 0)
             fits = ((work[stop] - work[:stop])[:, None] <= room) & is_splittable[:, None]
             cost = crossing[:stop] + (width - 1) * (copies[stop] - copies[:stop])

@@ -61,7 +61,8 @@ def search(
         seed_moves(seed * 1000 + restart)
         polishes = restart % 3 == 2 and best_bytes < np.inf
         begin = np.array(best if polishes else first.filters)
-        unit = max(1.0, shares_volume(runs, Shares(begin)) / num_parts)
+        # A start may move nothing and be too heavy: then its bytes say nothing about those of a balanced one.
+        unit = max(1.0, (shares_volume(runs, Shares(begin)) or float(runs.sizes @ runs.map_bytes)) / num_parts)
         schedule = (POLISH if polishes else EXPLORE[restart % len(EXPLORE)]).scaled(unit, limits)
         best_bytes = _anneal(problem, state_of(problem, limits, begin), (best, best_bytes), schedule, length, stop)
     return Shares(best, "local") if best_bytes < np.inf else None
