@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplace.errors import BalanceError, PartitionerError, UsageError
 from hyperplace.planning import Clock, OnLayer, Placement, graph_for, placed, profile
-from hyperplace.portfolio import search
+from hyperplace.search import search
 from hyperplace.values.comparison import METHOD_NAMES, METHODS, Comparison, ComparisonRow, Method
 from hyperplace.values.graph import Graph
 from hyperplace.values.layout import Layout

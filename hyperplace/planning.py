@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hyperplace.errors import FileError, ModelError, UsageError
 from hyperplace.files.profile import cache_path, graph_mark, parse_profile, profile_text
 from hyperplace.files.write import read_text, write_text
-from hyperplace.portfolio import (
+from hyperplace.search import (
     Candidate,
     OnProgress,
     check_name,
@@ -160,7 +160,7 @@ def run(
     """Take a model all the way to its plan.
 
     `given_profile` replaces the profile step; `read_partition` replaces the partitioner and may name another k. For
-    `time_limit_s`, `keeps_best` and `on_progress` see portfolio.search. For grain "auto" see settled.
+    `time_limit_s`, `keeps_best` and `on_progress` see search.search. For grain "auto" see settled.
     """
     if read_partition is None:
         check_name(settings.partitioner)

@@ -23,24 +23,24 @@ MAY_IMPORT = {
     },
     "hyperplace/runtime": ("hyperplace.errors", "hyperplace.files", "hyperplace.values", "hyperplace.runtime"),
     "hyperplace/machine_code.py": (),
-    "hyperplace/portfolio": (
+    "hyperplace/search": (
         "hyperplace.errors",
         "hyperplace.machine_code",
         "hyperplace.values",
         "hyperplace.steps",
-        "hyperplace.portfolio",
+        "hyperplace.search",
     ),
     "hyperplace/planning.py": (
         "hyperplace.errors",
         "hyperplace.files",
-        "hyperplace.portfolio",
+        "hyperplace.search",
         "hyperplace.steps",
         "hyperplace.values",
     ),
     "hyperplace/comparing.py": (
         "hyperplace.errors",
         "hyperplace.planning",
-        "hyperplace.portfolio",
+        "hyperplace.search",
         "hyperplace.steps",
         "hyperplace.values",
     ),
@@ -132,4 +132,4 @@ def test_everything_is_checked() -> None:
 
 
 def test_there_are_steps_to_check() -> None:
-    assert STEPS == ["build", "capture", "generate", "partition", "place", "profile", "share"]
+    assert STEPS == ["build", "capture", "generate", "partition", "place", "profile", "symmetric"]

@@ -20,12 +20,12 @@ from sweep_rows import append_row, read_rows
 
 from hyperplace.errors import HyperplaceError
 from hyperplace.models import ZOO, load_model
-from hyperplace.portfolio import hypergraph_of, search
+from hyperplace.search import hypergraph_of, search
 from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
 from hyperplace.steps.partition import partition
 from hyperplace.steps.profile.flops import count_flops
-from hyperplace.steps.share import local
+from hyperplace.steps.symmetric import local
 from hyperplace.values.layout import partition_of
 from hyperplace.values.partition import is_feasible, volume_bytes, work_per_part
 from hyperplace.values.plan import Settings
