@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hyperplace.errors import BalanceError, PartitionerError, UsageError
-from hyperplace.planning import Clock, OnLayer, Placement, graph_for, profile
-from hyperplace.portfolio import Found, search
+from hyperplace.planning import Clock, OnLayer, Placement, graph_for, placed, profile
+from hyperplace.search import search
 from hyperplace.values.comparison import METHOD_NAMES, METHODS, Comparison, ComparisonRow, Method
 from hyperplace.values.graph import Graph
+from hyperplace.values.layout import Layout
 from hyperplace.values.plan import Settings
 from hyperplace.values.profile import Profile
 
@@ -60,7 +61,7 @@ def compare(
     costed = profile(graph, costs=costs, batch=batch, on_layer=on_layer)
     made = Comparison(name, batch, costs, blocks, fc, graph.parameter_bytes, (), row_blocks, batch_norm)
     for num_parts in k:
-        coarse: dict[float, Found] = {}  # by imbalance, for the grains that begin with it
+        coarse: dict[float, Layout] = {}  # by imbalance, for the grains that begin with it
         for method in (method for method in METHODS if method.name in methods):
             for limit in imbalance if method.limited else imbalance[:1]:
                 settings = replace(
@@ -82,11 +83,9 @@ def compare_row(
     settings: Settings,
     time_limit_s: float = 20.0,
     *,
-    coarse: Found | None = None,
-) -> tuple[ComparisonRow, Found | None]:
+    coarse: Layout | None = None,
+) -> tuple[ComparisonRow, Layout | None]:
     """Return one method's row and placement; one that cannot meet the limit has no figures and says why."""
-    from hyperplace.steps.place import place as place_step
-
     clock = Clock()
     limit = settings.imbalance if method.limited else None
     try:
@@ -96,7 +95,7 @@ def compare_row(
         )
     except (BalanceError, PartitionerError) as fault:
         return ComparisonRow.failed(method.name, settings, limit, graph.parameter_bytes, str(fault)), None
-    plan = place_step(graph, *found, settings, profile=costs)
+    plan = placed(graph, costs, found, settings, clock).plan
     return ComparisonRow.of(method.name, plan, limit, clock.seconds["partition"]), found
 
 
@@ -124,7 +123,7 @@ def grain_rows(placement: Placement) -> list[ComparisonRow]:
     rows = []
     for other in placement.others:
         settings = other.plan.settings
-        rows.append(ComparisonRow.of(settings.grain, other.plan, settings.imbalance, other.seconds["partition"]))
+        rows.append(ComparisonRow.of(settings.grain, other.plan, settings.imbalance, other.search_s))
     for grain, reason in placement.refused.items():
         settings = replace(placement.plan.settings, grain=grain)
         size = placement.graph.parameter_bytes

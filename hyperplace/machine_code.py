@@ -1,12 +1,13 @@
 """How the inner loops of the searches are compiled by numba, and where their machine code is kept.
 
-numba's own cache looks at the file of a function only, not at what that file imports. So the folder has the hash of all
-source that is compiled in its name: code of other source is never found. It lies beside the byte code of the package,
-or in the user's cache where that cannot be written.
+numba's own cache looks at the file of a function only, not at what that file imports. So the folder has in its name the
+hash of all source that is compiled and of who compiles it: code of other source, or of another numba, is never found.
+It lies beside the byte code of the package, or in the user's cache where that cannot be written.
 """
 
 import hashlib
 import os
+import sys
 import threading
 from collections.abc import Callable
 from functools import cache, partial
@@ -16,7 +17,7 @@ from typing import Any
 import numba
 
 HERE = Path(__file__).parent
-SOURCES = ("machine_code.py", "steps/share/*.py", "steps/partition/polish.py")
+SOURCES = ("machine_code.py", "steps/symmetric/*.py", "steps/partition/polish.py")
 
 _lock = threading.Lock()
 
@@ -43,9 +44,11 @@ def entry(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 @cache
 def folder() -> Path:
-    """Return the folder of the machine code of this very source."""
-    texts = [path.read_bytes() for pattern in SOURCES for path in sorted(HERE.glob(pattern))]
-    name = f"compiled-{hashlib.sha256(b''.join(texts)).hexdigest()[:16]}"
+    """Return the folder of the machine code of this very source, by this very compiler."""
+    mark = hashlib.sha256(f"numba {numba.__version__}, python {sys.version}".encode())
+    for path in (path for pattern in SOURCES for path in sorted(HERE.glob(pattern))):
+        mark.update(path.read_bytes())
+    name = f"compiled-{mark.hexdigest()[:16]}"
     beside = HERE / "__pycache__"
     try:
         (beside / name).mkdir(parents=True, exist_ok=True)
@@ -68,4 +71,4 @@ def keep(search: str) -> None:
 
 
 def _mark(search: str) -> Path:
-    return folder() / f"{search}.numba-{numba.__version__}"
+    return folder() / f"{search}.complete"

@@ -13,12 +13,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hyperplace.errors import FileError, ModelError, UsageError
 from hyperplace.files.profile import cache_path, graph_mark, parse_profile, profile_text
 from hyperplace.files.write import read_text, write_text
-from hyperplace.portfolio import Found, OnProgress, check_name, limited, only_grain, search, search_grains
+from hyperplace.search import (
+    Candidate,
+    OnProgress,
+    check_name,
+    hypergraph_of,
+    limited,
+    only_grain,
+    search,
+    search_grains,
+)
 from hyperplace.steps.build import build
 from hyperplace.steps.partition import partition as _partition
 from hyperplace.values.graph import Graph
 from hyperplace.values.hypergraph import Hypergraph
-from hyperplace.values.partition import Partition
+from hyperplace.values.layout import Layout, layout_of, partition_of
+from hyperplace.values.partition import Partition, volume_bytes
 from hyperplace.values.plan import AUTO, COSTS, MOST_ROWS, Plan, Settings
 from hyperplace.values.profile import Profile
 
@@ -118,16 +128,18 @@ def partition(
 class Placement:
     """Everything one run made, from the graph to the plan, and the seconds of each step.
 
-    Where all grains were tried, `others` are those that move more, the best first, and `refused` says why any of them
-    has no placement.
+    The layout is also there as a partition of a hypergraph that is cut where its owners change. Where all grains were
+    tried, `others` are those that move more, the best first, and `refused` says why any of them has no placement.
     """
 
     graph: Graph
     profile: Profile
+    layout: Layout
     hypergraph: Hypergraph
     partition: Partition
     plan: Plan
-    seconds: dict[str, float] = field(compare=False)
+    seconds: dict[str, float] = field(compare=False)  # of the whole run, by step
+    search_s: float = field(default=0.0, compare=False)  # of the search that found this layout alone
     others: "tuple[Placement, ...]" = ()
     refused: dict[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()  # the searches that the time limit has cut or prevented
@@ -148,7 +160,7 @@ def run(
     """Take a model all the way to its plan.
 
     `given_profile` replaces the profile step; `read_partition` replaces the partitioner and may name another k. For
-    `time_limit_s`, `keeps_best` and `on_progress` see portfolio.search. For grain "auto" see settled.
+    `time_limit_s`, `keeps_best` and `on_progress` see search.search. For grain "auto" see settled.
     """
     if read_partition is None:
         check_name(settings.partitioner)
@@ -165,7 +177,8 @@ def run(
         blocks, rows = settings.blocks, settings.row_blocks
         hypergraph = build(graph, costs, grain=settings.grain, blocks=blocks, fc=settings.fc, row_blocks=rows)
         found = read_partition(hypergraph)
-        return _placed(graph, costs, (hypergraph, found), replace(settings, k=found.num_parts), clock)
+        layout = layout_of(hypergraph, found, settings.batch)
+        return placed(graph, costs, layout, replace(settings, k=found.num_parts), clock)
     left_out: list[str] = []
     placement = _searched(
         graph,
@@ -215,7 +228,7 @@ def _searched(
             ),
         )
         return _best_of(graph, costs, grains, settings, clock)
-    found = clock.timed(
+    layout = clock.timed(
         "partition",
         lambda: search(
             graph,
@@ -227,23 +240,29 @@ def _searched(
             on_left_out=on_left_out,
         ),
     )
-    return _placed(graph, costs, found, settings, clock)
+    placement = placed(graph, costs, layout, settings, clock)
+    return replace(placement, search_s=clock.seconds["partition"])
 
 
-def _placed(graph: Graph, costs: Profile, found: Found, settings: Settings, clock: "Clock") -> Placement:
+def placed(graph: Graph, costs: Profile, layout: Layout, settings: Settings, clock: "Clock") -> Placement:
+    """Return the placement of a layout; what its plan moves is counted twice, by messages and by nets."""
+    from hyperplace.steps.place import check_volume
     from hyperplace.steps.place import place as place_step
 
     settings = replace(settings, costs=costs.costs)  # a profile that was given need not be of the costs asked for
-    plan = clock.timed("place", lambda: place_step(graph, *found, settings, profile=costs))
-    return Placement(graph, costs, *found, plan, clock.seconds)
+    plan = clock.timed("place", lambda: place_step(graph, costs, layout, settings))
+    hypergraph = hypergraph_of(graph, costs, layout, settings)
+    partition = partition_of(layout, hypergraph)
+    check_volume(plan, volume_bytes(hypergraph, partition))
+    return Placement(graph, costs, layout, hypergraph, partition, plan, clock.seconds)
 
 
 def _best_of(
-    graph: Graph, costs: Profile, grains: dict[str, Found | str], settings: Settings, clock: "Clock"
+    graph: Graph, costs: Profile, grains: dict[str, Candidate | str], settings: Settings, clock: "Clock"
 ) -> Placement:
     """Return the placement of the grain that moves least in training, with the others beside it."""
     placements = [
-        _placed(graph, costs, found, replace(settings, grain=grain), clock)
+        replace(placed(graph, costs, found.layout, replace(settings, grain=grain), clock), search_s=found.seconds)
         for grain, found in grains.items()
         if not isinstance(found, str)
     ]

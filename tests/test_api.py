@@ -10,9 +10,9 @@ import hyperplace
 from hyperplace import api
 from hyperplace.errors import BalanceError, FileError, HyperplaceError, UsageError
 from hyperplace.models import ZOO, load_model
-from hyperplace.portfolio import fine
+from hyperplace.search import fine
 from hyperplace.steps.partition import polish
-from hyperplace.steps.share import hybrid_local
+from hyperplace.steps.symmetric import hybrid_local
 from hyperplace.values.plan import Settings
 
 MIB = 2**20

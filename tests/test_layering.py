@@ -30,24 +30,24 @@ MAY_IMPORT = {
         "hyperplace.values",
     ),
     "hyperplace/machine_code.py": (),
-    "hyperplace/portfolio": (
+    "hyperplace/search": (
         "hyperplace.errors",
         "hyperplace.machine_code",
         "hyperplace.values",
         "hyperplace.steps",
-        "hyperplace.portfolio",
+        "hyperplace.search",
     ),
     "hyperplace/planning.py": (
         "hyperplace.errors",
         "hyperplace.files",
-        "hyperplace.portfolio",
+        "hyperplace.search",
         "hyperplace.steps",
         "hyperplace.values",
     ),
     "hyperplace/comparing.py": (
         "hyperplace.errors",
         "hyperplace.planning",
-        "hyperplace.portfolio",
+        "hyperplace.search",
         "hyperplace.steps",
         "hyperplace.values",
     ),
@@ -150,5 +150,5 @@ def test_there_are_steps_to_check() -> None:
         "place",
         "profile",
         "schedule",
-        "share",
+        "symmetric",
     ]

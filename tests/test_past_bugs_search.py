@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,9 +28,9 @@ from hyperplace.errors import FileError, HyperplaceError, ModelError, UsageError
 from hyperplace.files.profile import cache_path, profile_text
 from hyperplace.files.write import write_text
 from hyperplace.models import load_model
-from hyperplace.portfolio import compiled, search
-from hyperplace.portfolio.lanes import Stop, Task, run_lanes
 from hyperplace.report.plan import better_lines, parts_table
+from hyperplace.search import compiled, search
+from hyperplace.search.race import Stop, Task, race
 from hyperplace.steps.partition import sandbox
 from hyperplace.values.comparison import ComparisonRow
 from hyperplace.values.plan import Settings
@@ -67,7 +68,7 @@ def test_a_task_that_never_looks_at_the_clock_is_left_behind():
     """A library that computed for itself held up the answer, however long it took."""
     stop, released = Stop(0.2), threading.Event()
     begin = time.monotonic()
-    run_lanes([[Task("stubborn", lambda: released.wait(30) and None), Task("next", lambda: None)]], stop)
+    race([[Task("stubborn", lambda: released.wait(30) and None), Task("next", lambda: None)]], stop)
     released.set()
     assert time.monotonic() - begin < 5
     assert stop.left_out == ["stubborn", "next"]
@@ -95,13 +96,26 @@ def test_a_cold_cache_does_not_hold_up_the_answer(monkeypatch):
 
 def test_machine_code_is_kept_by_the_hash_of_all_its_source(monkeypatch, tmp_path):
     """After a change in one file, numba ran the old machine code of functions in another."""
-    (tmp_path / "steps/share").mkdir(parents=True)
+    (tmp_path / "steps/symmetric").mkdir(parents=True)
     names = []
-    for text in ("one", "two"):
-        (tmp_path / "steps/share/compiled.py").write_text(text)
+    for text, version in (("one", "1"), ("two", "1"), ("two", "2"), ("two", "2")):
+        (tmp_path / "steps/symmetric/compiled.py").write_text(text)
         monkeypatch.setattr(machine_code, "HERE", tmp_path)
+        monkeypatch.setattr(machine_code.numba, "__version__", version)
         names.append(machine_code.folder.__wrapped__().name)
-    assert names[0] != names[1]
+    assert len(set(names[:3])) == 3
+    assert names[2] == names[3]
+
+
+def test_whatever_is_compiled_is_hashed():
+    """A file outside the hash would bring stale machine code back."""
+    package = Path(machine_code.__file__).parent
+    hashed = {path for pattern in machine_code.SOURCES for path in package.glob(pattern)}
+    compiled_files = {
+        path for path in package.rglob("*.py") if re.search(r"^@(entry|inner|inlined)", path.read_text(), re.M)
+    }
+    assert compiled_files
+    assert compiled_files <= hashed
 
 
 @pytest.mark.parametrize("limit", [float("nan"), -1.0, float("inf")])

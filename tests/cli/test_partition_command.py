@@ -17,14 +17,16 @@ QUICK = ("--costs", "flops", "--time-limit", 2)
 
 
 def stranger(hypergraph: Path, vector: Path) -> tuple[int, list[int]]:
-    """Compute volume and work from a PaToH file and a vector, with nothing of ours."""
+    """Compute volume and work (in its own unit) from a PaToH file and a vector, with nothing of ours."""
     lines = [line for line in hypergraph.read_text().splitlines() if not line.startswith("%")]
     _, num_cells, num_nets, _, _ = map(int, lines[0].split())
     part_of = [int(word) for word in vector.read_text().split()]
-    unit = 1
+    unit = work_unit = 1
     for line in hypergraph.read_text().splitlines():
         if line.startswith("% net costs are in units of "):
             unit = int(line.split()[7])
+        if line.startswith("% vertex weights are in units of "):
+            work_unit = int(line.split()[7])
     volume = 0
     for line in lines[1 : num_nets + 1]:
         cost, *pins = map(int, line.split())
@@ -33,7 +35,7 @@ def stranger(hypergraph: Path, vector: Path) -> tuple[int, list[int]]:
     assert len(weights) == len(part_of) == num_cells
     work = [0] * (max(part_of) + 1)
     for part, weight in zip(part_of, weights, strict=True):
-        work[part] += weight
+        work[part] += weight * work_unit
     return volume, work
 
 
@@ -47,7 +49,8 @@ def test_a_stranger_finds_the_same_volume_and_balance(run, tmp_path, model, grai
     assert set(KEYS) <= set(summary)
     volume, work = stranger(Path(summary["hypergraph"]), Path(summary["partition"]))
     assert volume == summary["volume_bytes"]
-    assert work == summary["work_per_part"]
+    unit = int(summary["work_unit"].split()[0])
+    assert work == [part * unit for part in summary["work_per_part"]]
     assert summary["max_over_avg"] == max(work) * 3 / sum(work)
     assert summary["feasible"] == (summary["max_over_avg"] <= 1.1)
     plan = hyperplace.load_plan(summary["plan"])

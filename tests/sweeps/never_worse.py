@@ -20,12 +20,13 @@ from sweep_rows import append_row, read_rows
 
 from hyperplace.errors import HyperplaceError
 from hyperplace.models import ZOO, load_model
-from hyperplace.portfolio import search
+from hyperplace.search import hypergraph_of, search
 from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
 from hyperplace.steps.partition import partition
 from hyperplace.steps.profile.flops import count_flops
-from hyperplace.steps.share import local
+from hyperplace.steps.symmetric import local
+from hyperplace.values.layout import partition_of
 from hyperplace.values.partition import is_feasible, volume_bytes, work_per_part
 from hyperplace.values.plan import Settings
 
@@ -97,9 +98,11 @@ def case(name, hypergraph, graph, profile, k):
 def _auto(graph, profile, settings, time_limit_s):
     """Return the MiB of the placement that is found, and by whom."""
     try:
-        hypergraph, found = search(graph, profile, settings, time_limit_s=time_limit_s)
+        layout = search(graph, profile, settings, time_limit_s=time_limit_s)
     except HyperplaceError:
         return float("inf"), "nobody"
+    hypergraph = hypergraph_of(graph, profile, layout, settings)
+    found = partition_of(layout, hypergraph)
     is_balanced = is_feasible(work_per_part(hypergraph, found), settings.imbalance)
     return volume_bytes(hypergraph, found) / MIB if is_balanced else float("inf"), found.found_by
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from hyperplace.values.arrays import Ints
 from hyperplace.values.graph import Graph, Layer, Reads, Rule
+from hyperplace.values.layout import Layout
 from hyperplace.values.ties import Edges, pass_on_edges
 
 
@@ -31,6 +32,17 @@ def filter_blocks(graph: Graph, blocks: int | None, fc: str, cuts: Edges | None 
         edges[name] = set(_cuts(sorted(edges[name]), size)) | (cuts or {}).get(name, set())
     pass_on_edges(graph, edges)
     return {name: np.array(sorted(cuts), np.int64) for name, cuts in edges.items()}
+
+
+def cuts_of(graph: Graph, layout: Layout) -> Edges:
+    """Return where the blocks of every layer must end so that each has one owner, and each of its kernels one part."""
+    cuts = {name: set(plane.lines.tolist()) for name, plane in layout.owners.items()}
+    for name, plane in layout.kernels.items():
+        cuts[name] |= set(plane.lines.tolist())
+        for first, source in graph[name].operands[0].located():
+            inside = plane.columns[(plane.columns >= first) & (plane.columns <= first + source.num_channels)]
+            cuts[source.layer] |= set((source.start + (inside - first) // source.width).tolist())
+    return cuts
 
 
 def row_edges(batch: int, row_blocks: int, cuts: Iterable[int] = ()) -> Ints:

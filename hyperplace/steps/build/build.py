@@ -5,22 +5,21 @@ block) kernel and a reduction vertex per filter block; every other layer is as i
 net to all that read it (expand), in the fine grain also one from its kernels to its reduction (fold).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from hyperplace.errors import UsageError
-from hyperplace.steps.build.blocks import filter_blocks, is_solid, row_edges
+from hyperplace.steps.build.blocks import cuts_of, filter_blocks, is_solid, row_edges
 from hyperplace.steps.build.hybrid import add_cells
 from hyperplace.steps.build.nets import Assembly
 from hyperplace.steps.build.pieces import Piece, pieces_of, spans
 from hyperplace.values.arrays import Ints
 from hyperplace.values.graph import Graph, Layer
 from hyperplace.values.hypergraph import Hypergraph
+from hyperplace.values.layout import Layout
 from hyperplace.values.plan import FC, GRAINS
 from hyperplace.values.profile import LayerCost, Profile
-from hyperplace.values.ties import Edges
 
 DEFAULT_BLOCKS = 64
 DEFAULT_ROW_BLOCKS = 8
@@ -42,14 +41,13 @@ def build(
     grain: str = "coarse",
     blocks: int | None = DEFAULT_BLOCKS,
     fc: str = "neurons",
-    cuts: Edges | None = None,
     row_blocks: int = DEFAULT_ROW_BLOCKS,
-    row_cuts: Iterable[int] = (),
+    layout: Layout | None = None,
 ) -> Hypergraph:
     """Return the hypergraph of the graph; `blocks` None means a block per filter.
 
-    `cuts` are further block boundaries, for a placement that is already known to the filter; `row_cuts` likewise for
-    rows. `row_blocks` is the most blocks of rows, for the hybrid grain only.
+    `row_blocks` is the most blocks of rows, for the hybrid grain only. Where a layout is given, blocks also end where
+    its owners change, so that it is a partition of the hypergraph.
     """
     if grain not in GRAINS:
         raise UsageError(f"grain {grain!r} is unknown; choose one of {', '.join(GRAINS)}")
@@ -61,10 +59,11 @@ def build(
         raise UsageError(f"row blocks {row_blocks} is less than 1; give the most blocks of rows")
     if missing := [layer.name for layer in graph.layers if layer.name not in profile]:
         raise UsageError(f"the profile has no layer {missing[0]}; it belongs to another model: measure it again")
-    edges = filter_blocks(graph, blocks, fc, cuts)
+    edges = filter_blocks(graph, blocks, fc, cuts_of(graph, layout) if layout else None)
     assembly = Assembly(graph)
     if grain == "hybrid":
-        add_cells(assembly, profile, edges, row_edges(profile.batch, row_blocks, row_cuts), fc)
+        rows = row_edges(profile.batch, row_blocks, layout.row_cuts if layout else ())
+        add_cells(assembly, profile, edges, rows, fc)
         return assembly.hypergraph(profile.unit)
     placed: dict[str, _Placed] = {}
     for layer in graph.layers:

@@ -20,7 +20,9 @@ def single(task: Task) -> Ints:
 def random(task: Task) -> Ints:
     """Deal the vertices out in a random order, each to the part that is lightest then."""
     order = np.random.default_rng(task.seed).permutation(task.hypergraph.num_vertices)
-    return with_inputs(task.hypergraph, pack_in_order(task.hypergraph.weights, order, task.num_parts))
+    return with_inputs(
+        task.hypergraph, pack_in_order(task.hypergraph.weights, order, np.zeros(task.num_parts, np.int64))
+    )
 
 
 def incremental(task: Task) -> Ints:

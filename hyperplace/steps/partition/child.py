@@ -46,6 +46,8 @@ def kahypar(request: Request, folder: str) -> np.ndarray[Any, Any]:
         context.loadINIconfiguration(ini_path)
         context.setK(num_blocks)
         context.setEpsilon(float(request["epsilon"]))
+        if len(request["limits"]):
+            context.setCustomTargetBlockWeights(request["limits"].tolist())
         context.setSeed(seed)
         context.suppressOutput(True)
         library.partition(hypergraph, context)
@@ -84,6 +86,8 @@ def _hypergraphs(request: Request, preset: str) -> Iterator[tuple[Any, Any]]:
         library.set_seed(seed)
         context = runtime.context_from_preset(getattr(library.PresetType, preset))
         context.set_partitioning_parameters(num_blocks, float(request["epsilon"]), library.Objective.KM1)
+        if len(request["limits"]):
+            context.set_individual_target_block_weights(request["limits"].tolist())
         context.logging = False
         yield runtime.create_hypergraph(context, num_nodes, len(costs), nets, weights, costs), context
 

@@ -11,6 +11,7 @@ from hyperplace.steps.partition.mtkahypar import mtkahypar
 from hyperplace.steps.partition.task import Task
 from hyperplace.steps.partition.vcycle import vcycle
 from hyperplace.values.arrays import Ints
+from hyperplace.values.capacities import Capacities
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.partition import Partition
 
@@ -32,6 +33,7 @@ def partition(
     num_parts: int,
     imbalance: float,
     *,
+    capacities: Capacities | None = None,
     partitioner: str = "kahypar",
     seed: int = 0,
     time_limit_s: float = 300.0,
@@ -39,19 +41,19 @@ def partition(
 ) -> Partition:
     """Split the vertices into parts: few bytes between parts, no part over (1 + imbalance) * average work.
 
-    kahypar, mtkahypar and vcycle meet the imbalance or raise BalanceError; the baselines are what they are, and may
-    miss it.
-    The same seed gives the same partition, except with mtkahypar. Where `stop` begins to return True, a general
-    partitioner is ended, and PartitionerError raised.
+    kahypar, mtkahypar and vcycle meet the imbalance (or the parts' own capacities, where given) or raise BalanceError;
+    the baselines are what they are, and may miss it. The same seed gives the same partition, except with mtkahypar.
+    Where `stop` begins to return True, a general partitioner is ended, and PartitionerError raised.
     """
     if partitioner not in PARTITIONERS:
         raise UsageError(f"unknown partitioner {partitioner!r}; choose one of {', '.join(PARTITIONERS)}")
-    task = Task(hypergraph, num_parts, imbalance, seed=seed, time_limit_s=time_limit_s, stop=stop)
+    limits = {"seed": seed, "time_limit_s": time_limit_s, "stop": stop, "given": capacities}
+    task = Task(hypergraph, num_parts, imbalance, **limits)  # type: ignore[arg-type]
     find = PARTITIONERS[partitioner] if num_parts > 1 else single
     return Partition(find(task), int(num_parts), partitioner)
 
 
-def balanced(hypergraph: Hypergraph, num_parts: int, imbalance: float) -> Partition:
-    """Return the incremental partition brought within the imbalance, at once; BalanceError where that fails."""
-    task = Task(hypergraph, num_parts, imbalance)
-    return Partition(best_of(task, [incremental(task)]), num_parts, "incremental")
+def balanced(hypergraph: Hypergraph, imbalance: float, capacities: Capacities) -> Partition:
+    """Return the incremental partition brought within the capacities, at once; BalanceError where that fails."""
+    task = Task(hypergraph, capacities.num_parts, imbalance, given=capacities)
+    return Partition(best_of(task, [incremental(task)]), task.num_parts, "incremental")

@@ -11,7 +11,7 @@ from hyperplace.steps.partition.sandbox import Limits, Question, ask
 from hyperplace.steps.partition.scale import scaled
 from hyperplace.steps.partition.task import Task
 from hyperplace.values.arrays import Ints
-from hyperplace.values.partition import Partition, is_feasible, max_over_avg, volume_bytes, work_per_part
+from hyperplace.values.partition import Partition, max_over_avg, volume_bytes, work_per_part
 
 NUM_SEEDS = 2**31  # both libraries take the seed as an int32
 NO_STARTS = np.zeros((0, 0), np.int64)
@@ -43,6 +43,7 @@ def partition_with(
         weights=numbers.weights,
         costs=numbers.costs,
         epsilon=numbers.epsilon,
+        limits=numbers.limits,
         seeds=tuple((task.seed * num_runs + run) % NUM_SEEDS for run in range(num_runs)),
         configurations=configurations,
         starts=starts,
@@ -55,8 +56,10 @@ def _check_heaviest_fits(task: Task) -> None:
     """Name the vertex that no part can hold, before anyone searches for one."""
     hypergraph, labels = task.hypergraph, task.hypergraph.labels
     heaviest = int(hypergraph.weights.argmax())
-    if hypergraph.weights[heaviest] <= task.limit:
+    if hypergraph.weights[heaviest] <= task.limits.max():
         return
+    if not task.capacities.is_even:
+        raise BalanceError(f"{task.capacities} cannot be met: vertex {heaviest} alone is more than any part may hold")
     times = int(hypergraph.weights[heaviest]) * task.num_parts / hypergraph.total_weight
     name, split = f"vertex {heaviest}", ""
     if labels:
@@ -78,6 +81,10 @@ def best_of(task: Task, answers: Iterable[Ints]) -> Ints:
     feasible = [part_of for part_of in candidates if _is_feasible(task, part_of)]
     if feasible:
         return min(feasible, key=lambda part_of: _volume(task, part_of))
+    if not task.capacities.is_even:
+        raise BalanceError(
+            f"{task.capacities} were not met at k={task.num_parts}; raise them, raise --blocks or lower --k"
+        )
     best = min(max_over_avg(_work(task, part_of)) for part_of in candidates) - 1
     raise BalanceError(
         f"imbalance {task.imbalance:g} was not met at k={task.num_parts}: the most even partition found has "
@@ -90,7 +97,7 @@ def _work(task: Task, part_of: Ints) -> Ints:
 
 
 def _is_feasible(task: Task, part_of: Ints) -> bool:
-    return is_feasible(_work(task, part_of), task.imbalance)
+    return task.capacities.admit(_work(task, part_of))
 
 
 def _volume(task: Task, part_of: Ints) -> int:

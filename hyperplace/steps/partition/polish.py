@@ -13,8 +13,9 @@ import numpy as np
 
 from hyperplace.machine_code import entry, inner
 from hyperplace.values.arrays import Floats, Ints
+from hyperplace.values.capacities import Capacities
 from hyperplace.values.hypergraph import Hypergraph
-from hyperplace.values.partition import Partition, balance_limit, volume_bytes
+from hyperplace.values.partition import Partition, volume_bytes
 
 MOVES_PER_VERTEX = 10_000
 MOST_MOVES = 10_000_000  # about three seconds
@@ -31,7 +32,7 @@ class Nets(NamedTuple):
     nets: Ints
     costs: Floats
     weights: Floats
-    limit: float
+    limits: Floats  # [part]
 
 
 class State(NamedTuple):
@@ -45,20 +46,20 @@ class State(NamedTuple):
 def polish(
     hypergraph: Hypergraph,
     found: Partition,
-    imbalance: float,
+    capacities: Capacities,
     *,
     seed: int = 0,
     most_moves: int = MOST_MOVES,
     stop: Callable[[], bool] = lambda: False,
 ) -> Partition:
-    """Return a partition at least as good as a balanced one, within the same imbalance; `most_moves` at each heat."""
-    nets = _nets(hypergraph, balance_limit(hypergraph.total_weight, found.num_parts, imbalance))
+    """Return a partition at least as good as a balanced one, within the capacities; `most_moves` at each heat."""
+    nets = _nets(hypergraph, capacities.of(hypergraph.total_weight))
     average_bytes = volume_bytes(hypergraph, found) / found.num_parts
     best = np.array(found.part_of)
     num_moves = min(most_moves, MOVES_PER_VERTEX * hypergraph.num_vertices)
     for heat in HEATS:
         state, hot = _state(nets, replace(found, part_of=best)), average_bytes * heat
-        price = 100 * hot / nets.limit if nets.limit > 0 else 0.0
+        price = 100 * hot / float(nets.limits.max()) if nets.limits.max() > 0 else 0.0
         course = np.array([0.0, 0.0, 0.0, hot, price])
         for first in range(0, num_moves, CHUNK):
             if stop():
@@ -70,10 +71,10 @@ def polish(
 def warm_up() -> None:
     """Polish two vertices, so that all that is compiled has been."""
     pair = Hypergraph(np.array([0, 2]), np.array([0, 1]), np.array([1, 1]), np.array([4]))
-    polish(pair, Partition(np.array([0, 1]), 2), 0.1, most_moves=10)
+    polish(pair, Partition(np.array([0, 1]), 2), Capacities.even(2, 0.1), most_moves=10)
 
 
-def _nets(hypergraph: Hypergraph, limit: float) -> Nets:
+def _nets(hypergraph: Hypergraph, limits: Floats) -> Nets:
     order = np.argsort(hypergraph.pins, kind="stable")
     nets_of = np.searchsorted(hypergraph.pins[order], np.arange(hypergraph.num_vertices + 1))
     return Nets(
@@ -83,7 +84,7 @@ def _nets(hypergraph: Hypergraph, limit: float) -> Nets:
         hypergraph.net_of_pin[order],
         hypergraph.costs.astype(np.float64),
         hypergraph.weights.astype(np.float64),
-        limit,
+        limits,
     )
 
 
@@ -125,7 +126,7 @@ def _neighbour(nets: Nets, vertex: int) -> int:
 
 @inner()
 def _overload(nets: Nets, state: State, one: int, other: int) -> float:
-    return max(0.0, state.load[one] - nets.limit) + max(0.0, state.load[other] - nets.limit)
+    return max(0.0, state.load[one] - nets.limits[one]) + max(0.0, state.load[other] - nets.limits[other])
 
 
 @entry(nogil=True)
@@ -138,6 +139,7 @@ def _anneal(nets: Nets, state: State, best: Ints, course: Floats, span: tuple[in
     if span[0] == 0:
         np.random.seed(seed)
     volume, lowest, excess, heat, price = course
+    slack = 1e-9 * nets.limits.max()
     cooling, rising = 0.001 ** (1000.0 / span[2]), 300.0 ** (1000.0 / span[2])
     for step in range(span[0], span[1]):
         if step % 1000 == 999:
@@ -158,7 +160,7 @@ def _anneal(nets: Nets, state: State, best: Ints, course: Floats, span: tuple[in
         worse = growth + price * more
         if worse <= 0 or np.random.random() < np.exp(-worse / heat):
             volume, excess = volume + growth, excess + more
-            if volume < lowest - 0.5 and excess <= 1e-9 * nets.limit and state.load.max() <= nets.limit:
+            if volume < lowest - 0.5 and excess <= slack and np.all(state.load <= nets.limits):
                 lowest, best[:] = volume, state.part_of
         else:
             if swaps:

@@ -1,4 +1,4 @@
-"""Bring every part under the balance limit, at little extra volume; deterministic.
+"""Bring every part under its limit of work, at little extra volume; deterministic.
 
 A move to a part with room comes first, and looks at the bytes. An exchange looks at the weights alone and may
 overload the other part a little: the sum of the squared overloads falls with every step, so it ends, at zero or
@@ -6,7 +6,6 @@ stuck. The caller judges the result.
 """
 
 import heapq
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,20 +30,27 @@ def repaired(task: Task, part_of: Ints) -> Ints:
 
 
 def packed(task: Task) -> Ints:
-    """Return the vertices packed by weight alone: heaviest first, each to the lightest part."""
+    """Return the vertices packed by weight alone: heaviest first, each to the part with most room."""
     heaviest_first = np.argsort(-task.hypergraph.weights, kind="stable")
-    return pack_in_order(task.hypergraph.weights, heaviest_first, task.num_parts)
+    return pack_in_order(task.hypergraph.weights, heaviest_first, _whole_limits(task))
 
 
-def pack_in_order(weights: Ints, order: Ints, num_parts: int) -> Ints:
-    """Put the vertices, in this order, each on the part that is lightest then."""
-    loads = [(0, part) for part in range(num_parts)]
+def pack_in_order(weights: Ints, order: Ints, limits: Ints) -> Ints:
+    """Put the vertices, in this order, each on the part with most room then: the lightest, where limits are equal."""
+    loads = [(-limit, part) for part, limit in enumerate(limits.tolist())]
+    heapq.heapify(loads)
     part_of = np.zeros(len(weights), np.int64)
     for vertex in order.tolist():
         load, part = loads[0]
         part_of[vertex] = part
         heapq.heapreplace(loads, (load + int(weights[vertex]), part))
     return part_of
+
+
+def _whole_limits(task: Task) -> Ints:
+    """Return the limits of a task whose weights are whole, and so are their overloads: no noise to chase."""
+    limits: Ints = np.floor(task.limits).astype(np.int64)
+    return limits
 
 
 @dataclass(frozen=True)
@@ -62,16 +68,17 @@ class _State:
 
     def __init__(self, task: Task, part_of: Ints) -> None:
         self.hypergraph = task.hypergraph
-        self.limit = math.floor(task.limit)  # weights are whole, and so are their overloads: no noise to chase
+        self.limits = _whole_limits(task)
         self.part_of = part_of.copy()
         self.work = work_per_part(task.hypergraph, Partition(part_of, task.num_parts))
 
     def excess(self, part: int) -> int:
-        return int(self.work[part]) - self.limit
+        return int(self.work[part]) - int(self.limits[part])
 
     def overloaded(self) -> list[int]:
-        """Return the parts over the limit, heaviest first."""
-        return [int(part) for part in np.argsort(-self.work, kind="stable") if self.excess(int(part)) > 0]
+        """Return the parts over their limit, the most overloaded first."""
+        excess = self.work - self.limits
+        return [int(part) for part in np.argsort(-excess, kind="stable") if excess[part] > 0]
 
     def move_out(self, source: int) -> None:
         """Move vertices to parts with room, fewest extra bytes per unit of relief first."""
@@ -81,7 +88,7 @@ class _State:
         for row in np.argsort(extra_bytes.min(axis=1) / relief, kind="stable").tolist():
             if self.excess(source) <= 0:
                 return
-            has_room = self.work + self.hypergraph.weights[vertices[row]] <= self.limit
+            has_room = self.work + self.hypergraph.weights[vertices[row]] <= self.limits
             if has_room.any():
                 self._move(vertices[row], int(np.where(has_room, extra_bytes[row], np.inf).argmin()))
 

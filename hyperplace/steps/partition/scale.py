@@ -19,11 +19,15 @@ SUM_LIMIT = 2**30  # half of int32: room for what the libraries add on the way
 
 @dataclass(frozen=True)
 class Scaled:
-    """Weights from 1 up, costs from 1 up, and the epsilon that means the task's balance limit in these weights."""
+    """Weights from 1 up, costs from 1 up, and the epsilon that means the task's balance limit in these weights.
+
+    Where parts have limits of their own these are in `limits`, in these weights; otherwise it is empty.
+    """
 
     weights: Ints
     costs: Ints
     epsilon: float
+    limits: Ints
 
 
 def scaled(task: Task) -> Scaled:
@@ -31,9 +35,11 @@ def scaled(task: Task) -> Scaled:
     _check_sizes(task)
     weights, units = _scaled_weights(task)
     average = -(-int(weights.sum()) // task.num_parts)  # rounded up, as both libraries do
-    epsilon = math.floor(task.limit * units) / average - 1 if units else task.imbalance
+    epsilon = math.floor(task.limits.max() * units) / average - 1 if units else task.imbalance
     epsilon = min(max(0.0, epsilon), task.num_parts - 1.0)
-    return Scaled(weights, _scaled_costs(task.hypergraph.costs, task.num_parts), epsilon)
+    limits = np.maximum(1, np.floor(task.limits * units)).astype(np.int64)
+    own = limits[:0] if task.capacities.is_even else limits
+    return Scaled(weights, _scaled_costs(task.hypergraph.costs, task.num_parts), epsilon, own)
 
 
 def _check_sizes(task: Task) -> None:
@@ -56,7 +62,7 @@ def _scaled_weights(task: Task) -> tuple[Ints, float]:
     if total == 0:
         return np.ones_like(weights), 0.0
     # An imbalance of num_parts - 1 lets one part hold everything: more means nothing.
-    target = SUM_LIMIT / (1 + min(task.imbalance, task.num_parts - 1.0))
+    target = SUM_LIMIT / task.capacities.times_average.max()
     # A whole factor keeps equal sums equal, so that a perfect balance stays perfect.
     units = float(target // total) if total <= target else target / total
     return np.maximum(1, np.floor(weights * units).astype(np.int64)), units

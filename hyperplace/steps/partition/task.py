@@ -1,4 +1,4 @@
-"""What every partitioner is asked: a hypergraph, the number of parts, the imbalance. Checked once, here."""
+"""What every partitioner is asked: a hypergraph, the number of parts, how much each may hold. Checked once, here."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -8,8 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from hyperplace.errors import PartitionerOverflow, UsageError
+from hyperplace.values.arrays import Floats
+from hyperplace.values.capacities import Capacities
 from hyperplace.values.hypergraph import Hypergraph
-from hyperplace.values.partition import balance_limit
 
 INT64_SAFE = 2.0**62
 
@@ -24,6 +25,7 @@ class Task:
     seed: int = 0
     time_limit_s: float = 300.0
     stop: Callable[[], bool] = lambda: False
+    given: Capacities | None = None  # instead of the same for all parts, by the imbalance
 
     def __post_init__(self) -> None:
         if faults := list(self._faults()):
@@ -41,15 +43,21 @@ class Task:
             yield f"k={self.num_parts} is more than the {num_vertices:,} vertices; lower --k or raise --blocks"
         if not math.isfinite(self.imbalance) or self.imbalance < 0:
             yield f"imbalance {self.imbalance} is not a finite number from 0 up"
+        if self.given and self.given.num_parts != self.num_parts:
+            yield f"{self.given} are not of k={self.num_parts} parts"
         if not _is_int(self.seed) or self.seed < 0:
             yield f"seed {self.seed} is not a whole number from 0 up"
         if not math.isfinite(self.time_limit_s) or self.time_limit_s <= 0:
             yield f"time limit {self.time_limit_s} s is not a finite number above 0"
 
     @cached_property
-    def limit(self) -> float:
-        """The most work a part may have."""
-        return balance_limit(self.hypergraph.total_weight, self.num_parts, self.imbalance)
+    def capacities(self) -> Capacities:
+        return self.given or Capacities.even(self.num_parts, self.imbalance)
+
+    @cached_property
+    def limits(self) -> Floats:
+        """The most work of every part."""
+        return self.capacities.of(self.hypergraph.total_weight)
 
     def with_useful_nets(self) -> "Task":
         """Return the task with the nets that can cost anything: every pin once, two pins or more, a cost above 0.

@@ -1,5 +1,5 @@
-"""Place: Graph + Profile + Hypergraph + Partition -> Plan."""
+"""Place: Graph + Profile + Layout -> Plan."""
 
-from hyperplace.steps.place.place import place
+from hyperplace.steps.place.place import check_volume, place
 
-__all__ = ["place"]
+__all__ = ["check_volume", "place"]

@@ -12,6 +12,7 @@ from hyperplace.errors import UsageError
 from hyperplace.files.hypergraph import FORMATS
 from hyperplace.steps.build import build
 from hyperplace.steps.profile.flops import count_flops
+from hyperplace.values.layout import Layout, Plane
 from hyperplace.values.partition import Partition, volume_bytes, work_per_part
 
 BATCH = 4
@@ -111,7 +112,9 @@ def test_blocks_are_a_contraction_of_cells(name, blocks, row_blocks):
 
 
 def test_rows_are_cut_evenly_and_where_asked():
-    labels = hypergraph("plain", 2, 2, row_cuts={1}).labels
+    layers = {layer.name: layer.num_filters for layer in graph_of("plain").layers}
+    layout = Layout({name: Plane.by_columns(np.array([0, 1, 1, 1]), size) for name, size in layers.items()}, 2)
+    labels = hypergraph("plain", 2, 2, layout=layout).labels
     assert sorted(set(labels.row_start.tolist())) == [0, 1, 2]
     assert labels.vertex(0) == "x[0:1] rows 0:1"
     assert hypergraph("plain", 2, 99).labels.row_stop.max() == BATCH

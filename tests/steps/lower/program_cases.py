@@ -11,6 +11,7 @@ from hyperplace.steps.build import build
 from hyperplace.steps.partition import partition
 from hyperplace.steps.place import place
 from hyperplace.steps.profile.flops import count_flops
+from hyperplace.values.layout import layout_of
 from hyperplace.values.partition import Partition
 from hyperplace.values.plan import Settings
 
@@ -27,7 +28,7 @@ def planned(graph, grain, k, how, *, blocks=None, batch=None, seed=1, row_blocks
     else:
         found = partition(h, k, 100.0, partitioner=how, seed=seed)
     settings = Settings(model="net", k=k, imbalance=0.1, grain=grain, partitioner=how, costs="flops", batch=batch)
-    return place(graph, h, found, settings, profile=profile)
+    return place(graph, profile, layout_of(h, found, batch), settings)
 
 
 def sgd(parameters):

@@ -20,12 +20,12 @@ def heaviest(task: Task, part_of: np.ndarray) -> int:
 @given(seed=st.integers(0, 10_000), num_parts=st.integers(2, 9), imbalance=st.floats(0.05, 0.5))
 def test_repair_meets_the_limit_wherever_packing_does(seed: int, num_parts: int, imbalance: float) -> None:
     task = Task(random_hypergraph(seed), num_parts, imbalance).with_useful_nets()
-    if heaviest(task, packed(task)) > task.limit:
+    if heaviest(task, packed(task)) > task.limits.max():
         return
     start = np.random.default_rng(seed).integers(0, num_parts, task.hypergraph.num_vertices)
     once = repaired(task, start)
-    assert heaviest(task, once) <= max(task.limit, heaviest(task, start))
-    assert heaviest(task, repaired(task, packed(task))) <= task.limit
+    assert heaviest(task, once) <= max(task.limits.max(), heaviest(task, start))
+    assert heaviest(task, repaired(task, packed(task))) <= task.limits.max()
     assert np.array_equal(once, repaired(task, start))
 
 
@@ -33,7 +33,7 @@ def test_repair_meets_the_limit_wherever_packing_does(seed: int, num_parts: int,
 @given(seed=st.integers(0, 10_000))
 def test_everything_on_one_part_is_spread(seed: int) -> None:
     task = Task(random_hypergraph(seed), 4, 0.2).with_useful_nets()
-    assert heaviest(task, repaired(task, np.zeros(60, np.int64))) <= task.limit
+    assert heaviest(task, repaired(task, np.zeros(60, np.int64))) <= task.limits.max()
 
 
 def test_a_feasible_partition_is_left_as_it_is() -> None:

@@ -4,6 +4,26 @@ from collections import Counter
 
 import numpy as np
 
+from hyperplace.steps.place import check_volume, place
+from hyperplace.steps.profile.flops import count_flops
+from hyperplace.values.layout import layout_of
+from hyperplace.values.partition import volume_bytes, work_per_part
+
+
+def place_partition(graph, hypergraph, partition, settings):
+    """Return the plan of a partition; its messages cost what the nets do."""
+    layout = layout_of(hypergraph, partition, settings.batch)
+    plan = place(graph, count_flops(graph, settings.batch), layout, settings)
+    check_volume(plan, volume_bytes(hypergraph, partition))
+    return plan
+
+
+def same_work(plan, hypergraph, partition):
+    """Say whether both weigh every part the same, each in its own unit."""
+    ours, theirs = (int(unit.split()[0]) for unit in (plan.metrics.work_unit, hypergraph.work_unit))
+    work = work_per_part(hypergraph, partition).tolist()
+    return [part * ours for part in plan.metrics.work_per_part] == [part * theirs for part in work]
+
 
 def filters_in(ranges):
     return [f for start, stop in ranges for f in range(start, stop)]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from brute_hybrid import cells_of, expected_activations, expected_replicas, training_bytes
-from brute_place import filters_in
-from test_place_laws import graph_of, place
+from brute_place import filters_in, place_partition, same_work
+from test_place_laws import graph_of
 from torch import nn
 
 from hyperplace.errors import HyperplaceError
@@ -18,7 +18,7 @@ from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
 from hyperplace.steps.profile.flops import count_flops
 from hyperplace.values.derived import differences
-from hyperplace.values.partition import Partition, volume_bytes, work_per_part
+from hyperplace.values.partition import Partition, volume_bytes
 from hyperplace.values.plan import Owner, Settings
 
 BATCH, BLOCKS, ROW_BLOCKS = 5, 4, 3
@@ -56,7 +56,7 @@ def test_laws_of_a_hybrid_plan(name, fc):
     graph, h = graph_of(name), hypergraph_of(name, fc)
     for k in (2, 3) if name in FEW else (2,):
         partition = random_partition(h, k)
-        plan = place(graph, h, partition, settings_of(name, k))
+        plan = place_partition(graph, h, partition, settings_of(name, k))
         check(graph, h, partition, plan)
 
 
@@ -66,9 +66,9 @@ def test_batch_norms_that_keep_their_statistics_cost_nothing(name):
     profile = count_flops(graph, BATCH)
     h = build(graph, profile, grain="hybrid", blocks=BLOCKS, row_blocks=ROW_BLOCKS)
     partition = random_partition(h, 3)
-    plan = place(graph, h, partition, replace(settings_of(name, 3), batch_norm="per-shard"))
+    plan = place_partition(graph, h, partition, replace(settings_of(name, 3), batch_norm="per-shard"))
     check(graph, h, partition, plan)
-    theirs = place(exact, hypergraph_of(name), partition, settings_of(name, 3))
+    theirs = place_partition(exact, hypergraph_of(name), partition, settings_of(name, 3))
     assert {replica.statistics_bytes for replica in plan.replicas} == {0}
     assert [replace(replica, statistics_bytes=0) for replica in theirs.replicas] == list(plan.replicas)
     saved = theirs.metrics.training_volume_bytes - plan.metrics.training_volume_bytes
@@ -96,7 +96,7 @@ def test_whatever_has_state_or_statistics_has_copies(affine, tracks, exchanges):
     starts = np.unique(h.labels.row_start)
     partition = Partition(np.searchsorted(starts, h.labels.row_start), ROW_BLOCKS)
     settings = replace(settings_of("net", ROW_BLOCKS), batch_norm="exact" if exchanges else "per-shard")
-    plan = place(graph, h, partition, settings)
+    plan = place_partition(graph, h, partition, settings)
     check(graph, h, partition, plan)
     norm = graph.layers[-1].name
     assert any(replica.layer == norm for replica in plan.replicas) == (affine or tracks or exchanges)
@@ -117,7 +117,7 @@ def check(graph, h, partition, plan):
     assert metrics.training_volume_bytes == volume_bytes(h, partition) == training_bytes(graph, sent, copies)
     assert metrics.volume_bytes == sum(sent.values())
     assert sum(plan.moved_bytes.values()) == metrics.training_volume_bytes
-    assert metrics.work_per_part == tuple(work_per_part(h, partition).tolist())
+    assert same_work(plan, h, partition)
     held = sum(part.parameter_bytes for part in metrics.parts)
     assert held == graph.parameter_bytes + sum(r.parameter_bytes for r in plan.replicas)
     check_pieces(plan)
@@ -142,7 +142,7 @@ def check_pieces(plan):
 @pytest.mark.parametrize("name", FEW)
 def test_one_part_moves_nothing(name):
     h = hypergraph_of(name)
-    plan = place(graph_of(name), h, Partition(np.zeros(h.num_vertices), 1), settings_of(name, 1))
+    plan = place_partition(graph_of(name), h, Partition(np.zeros(h.num_vertices), 1), settings_of(name, 1))
     assert (plan.transfers, plan.replicas) == ((), ())
     assert plan.metrics.training_volume_bytes == 0
     assert all(len(layer.owners) == 1 for layer in plan.layers)
@@ -155,8 +155,8 @@ def test_all_rows_together_is_the_coarse_plan_counted_twice(name):
     one_row_block = build(graph, profile, grain="hybrid", blocks=BLOCKS, row_blocks=1)
     partition = random_partition(coarse, 3)
     settings = settings_of(name, 3)
-    ours = place(graph, one_row_block, partition, settings)
-    theirs = place(graph, coarse, partition, replace(settings, grain="coarse"))
+    ours = place_partition(graph, one_row_block, partition, settings)
+    theirs = place_partition(graph, coarse, partition, replace(settings, grain="coarse"))
     assert (ours.layers, ours.transfers, ours.replicas) == (theirs.layers, theirs.transfers, ())
     assert ours.metrics.training_volume_bytes == theirs.metrics.training_volume_bytes
     assert ours.metrics.volume_bytes == theirs.metrics.volume_bytes
@@ -167,7 +167,7 @@ def test_all_rows_apart_is_data_parallelism(name):
     graph, h = graph_of(name), hypergraph_of(name)
     starts = np.unique(h.labels.row_start[h.labels.row_start >= 0])
     partition = Partition(np.searchsorted(starts, np.maximum(h.labels.row_start, 0)), ROW_BLOCKS)
-    plan = place(graph, h, partition, settings_of(name, ROW_BLOCKS))
+    plan = place_partition(graph, h, partition, settings_of(name, ROW_BLOCKS))
     assert plan.transfers == ()
     assert sum(2 * r.parameter_bytes for r in plan.replicas) == plan.metrics.data_parallel_bytes
     assert all(len(layer.owners) == ROW_BLOCKS for layer in plan.layers)
@@ -175,7 +175,7 @@ def test_all_rows_apart_is_data_parallelism(name):
 
 def test_broken_replicas_are_told_by_name():
     graph, h = graph_of("lenet5"), hypergraph_of("lenet5")
-    plan = place(graph, h, random_partition(h, 3), settings_of("lenet5", 3))
+    plan = place_partition(graph, h, random_partition(h, 3), settings_of("lenet5", 3))
     first, *others = plan.replicas
     for change, text in (
         ({"layer": "gone"}, "the replica of gone on part"),
@@ -191,7 +191,7 @@ def test_broken_replicas_are_told_by_name():
 
 def test_only_the_hybrid_grain_splits_rows():
     graph, h = graph_of("lenet5"), hypergraph_of("lenet5")
-    plan = place(graph, h, random_partition(h, 2), settings_of("lenet5", 2))
+    plan = place_partition(graph, h, random_partition(h, 2), settings_of("lenet5", 2))
     with pytest.raises(HyperplaceError, match="only the hybrid grain splits rows"):
         replace(plan, settings=replace(plan.settings, grain="coarse"))
     whole, *others = plan.layers

@@ -12,15 +12,18 @@ from brute_place import (
     pairs_computed,
     pairs_read,
     parts_of_filters,
+    place_partition,
     planned_messages,
+    same_work,
 )
 
 from hyperplace.models import ZOO, load_model
 from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
-from hyperplace.steps.place import place as place_step
+from hyperplace.steps.place import place
 from hyperplace.steps.profile.flops import count_flops
-from hyperplace.values.partition import Partition, work_per_part
+from hyperplace.values.layout import layout_of
+from hyperplace.values.partition import Partition
 from hyperplace.values.plan import Settings
 from hyperplace.values.profile import LayerCost, Profile, Work
 
@@ -41,11 +44,6 @@ def graph_of(name):
 def hypergraph_of(name, grain, fc="neurons"):
     graph = graph_of(name)
     return build(graph, count_flops(graph, BATCH), grain=grain, blocks=BLOCKS[grain], fc=fc)
-
-
-def place(graph, h, partition, settings):
-    """Return the plan with counted costs, of which the hypergraphs here are built."""
-    return place_step(graph, h, partition, settings, profile=count_flops(graph, settings.batch))
 
 
 def partition_of(h, k, how):
@@ -84,7 +82,7 @@ def test_laws_of_a_plan(name, grain):
     graph, h = graph_of(name), hypergraph_of(name, grain)
     for k, how in cases_of(name, grain):
         partition = partition_of(h, k, how)
-        plan = place(graph, h, partition, settings_of(name, grain, k))
+        plan = place_partition(graph, h, partition, settings_of(name, grain, k))
         check_shards(graph, plan, grain)
         check_messages(graph, plan, grain)
         check_metrics(graph, h, partition, plan)
@@ -118,8 +116,7 @@ def check_metrics(graph, h, partition, plan):
     metrics = plan.metrics
     assert metrics.volume_bytes == volume == sum(planned_messages(plan).values())
     assert metrics.training_volume_bytes == 2 * volume - of_input
-    assert metrics.work_per_part == tuple(work_per_part(h, partition).tolist())
-    assert metrics.total_work == h.total_weight
+    assert same_work(plan, h, partition)
     assert sum(part.parameter_bytes for part in metrics.parts) == graph.parameter_bytes
     assert sum(part.sent_bytes for part in metrics.parts) == volume
     assert sum(part.received_bytes for part in metrics.parts) == volume
@@ -131,7 +128,7 @@ def check_metrics(graph, h, partition, plan):
 @pytest.mark.parametrize("name", ["lenet5", "vgg11", "resnet18", "mobilenet_v2", "blocksnet"])
 def test_one_part_moves_nothing(name, grain):
     h = hypergraph_of(name, grain)
-    plan = place(graph_of(name), h, partition_of(h, 1, "random"), settings_of(name, grain, 1))
+    plan = place_partition(graph_of(name), h, partition_of(h, 1, "random"), settings_of(name, grain, 1))
     assert (plan.transfers, plan.reductions) == ((), ())
     assert plan.metrics.volume_bytes == plan.metrics.training_volume_bytes == 0
     assert plan.metrics.max_over_avg == 1
@@ -144,15 +141,15 @@ def test_exchange_moves_no_byte_and_no_filter_between_parts(name, grain, monkeyp
     graph, h = graph_of(name), hypergraph_of(name, grain)
     partition = partition_of(h, 3, "random")
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules[place_step.__module__], "exchange", lambda graph, found: None)
-        before = place(graph, h, partition, settings_of(name, grain, 3))
-    plan = place(graph, h, partition, settings_of(name, grain, 3))
+        patch.setattr(sys.modules[place.__module__], "exchange", lambda graph, found: None)
+        before = place_partition(graph, h, partition, settings_of(name, grain, 3))
+    plan = place_partition(graph, h, partition, settings_of(name, grain, 3))
     assert plan != before
     assert bytes_by_route(plan.transfers) == bytes_by_route(before.transfers)
     assert bytes_by_route(plan.reductions) == bytes_by_route(before.reductions)
     for layer, other in zip(plan.layers, before.layers, strict=True):
         assert Counter(layer.owner_of.tolist()) == Counter(other.owner_of.tolist())
-    same = place(graph, h, partition, settings_of(name, grain, 3))
+    same = place_partition(graph, h, partition, settings_of(name, grain, 3))
     assert plan == same
 
 
@@ -164,7 +161,7 @@ def bytes_by_route(messages):
 def test_parts_of_a_chain_own_one_range_each(name):
     h = hypergraph_of(name, "coarse")
     for k in (2, 7):
-        plan = place(graph_of(name), h, partition_of(h, k, "random"), settings_of(name, "coarse", k))
+        plan = place_partition(graph_of(name), h, partition_of(h, k, "random"), settings_of(name, "coarse", k))
         assert all(len(owner.filters) == 1 for layer in plan.layers for owner in layer.owners)
 
 
@@ -173,7 +170,7 @@ def test_parts_of_a_chain_own_one_range_each(name):
 def test_laws_hold_with_whole_linears(name, grain):
     graph, h = graph_of(name), hypergraph_of(name, grain, "whole")
     partition = partition_of(h, 4, "random")
-    plan = place(graph, h, partition, settings_of(name, grain, 4))
+    plan = place_partition(graph, h, partition, settings_of(name, grain, 4))
     split = [layer.name for layer in graph.layers if grain == "fine" and layer.sums_channels]
     expected = expected_messages(graph, plan, lambda layer: layer.name in split and layer.kind != "linear")
     assert planned_messages(plan) == expected
@@ -204,15 +201,17 @@ def test_planned_passes_are_the_profiles_and_add_up_to_the_weights(grain, fc):
         blocks=4,
         fc=fc,
     )
-    plan = place_step(graph, h, partition_of(h, 3, "random"), settings, profile=profile)
+    plan = place(graph, profile, layout_of(h, partition_of(h, 3, "random"), BATCH), settings)
+    units = [float(unit.split()[0]) for unit in (plan.metrics.work_unit, h.work_unit)]
     for number, layer in enumerate(plan.layers):
         own, cost = h.labels.layer_of == number, profile[layer.name]
         is_kernel = h.labels.channel_start >= 0
-        check_passes(layer.work, h.weights[own & ~is_kernel], cost.tail if (own & is_kernel).any() else cost.filter)
-        check_passes(layer.kernel_work, h.weights[own & is_kernel], cost.kernel)
+        like = cost.tail if (own & is_kernel).any() else cost.filter
+        check_passes(layer.work, h.weights[own & ~is_kernel], like, units)
+        check_passes(layer.kernel_work, h.weights[own & is_kernel], cost.kernel, units)
 
 
-def check_passes(work, weights, like):
-    assert work.total == weights.sum()
+def check_passes(work, weights, like, units):
+    assert work.total * units[0] == pytest.approx(weights.sum() * units[1], abs=len(weights) * max(units))
     for name in ("forward", "backward", "update"):
         assert getattr(work, name) == pytest.approx(work.total * getattr(like, name) / like.total, abs=1)

@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from brute_place import connectivity_volume, expected_messages, pairs_computed, pairs_read, planned_messages
-from test_place_laws import place
+from brute_place import (
+    connectivity_volume,
+    expected_messages,
+    pairs_computed,
+    pairs_read,
+    place_partition,
+    planned_messages,
+)
 from torch import nn
 
 from hyperplace.errors import UsageError
@@ -72,7 +78,7 @@ def placed(name, grain, blocks, fc, k=3, seed=0):
     h = build(graph, count_flops(graph, 2), grain=grain, blocks=blocks, fc=fc)
     partition = Partition(np.random.default_rng(seed).integers(0, k, h.num_vertices), k)
     settings = Settings(model=name, k=k, imbalance=0.1, grain=grain, partitioner="random", costs="flops", batch=2)
-    return graph, h, partition, place(graph, h, partition, settings)
+    return graph, h, partition, place_partition(graph, h, partition, settings)
 
 
 @pytest.mark.parametrize("fc", ["neurons", "whole"])
@@ -100,10 +106,10 @@ def test_whatever_is_captured_can_be_placed(name, grain, fc):
 def test_a_partition_of_another_hypergraph_is_refused():
     graph, h, _, plan = placed("keywords", "coarse", None, "neurons")
     with pytest.raises(UsageError, match=rf"the partition has 2 vertices, the hypergraph {h.num_vertices}"):
-        place(graph, h, Partition([0, 0], 3), plan.settings)
+        place_partition(graph, h, Partition([0, 0], 3), plan.settings)
 
 
 def test_a_partition_into_another_number_of_parts_is_refused():
     graph, h, _, plan = placed("keywords", "coarse", None, "neurons")
     with pytest.raises(UsageError, match="k=3"):
-        place(graph, h, Partition(np.zeros(h.num_vertices), 2), plan.settings)
+        place_partition(graph, h, Partition(np.zeros(h.num_vertices), 2), plan.settings)

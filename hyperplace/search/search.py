@@ -1,0 +1,129 @@
+"""The public functions: one placement by the partitioner that the settings name, and one of every grain."""
+
+import math
+from contextlib import suppress
+
+from hyperplace.errors import BalanceError, PartitionerError, UsageError
+from hyperplace.search.best import OnProgress
+from hyperplace.search.candidate import Candidate, judged
+from hyperplace.search.coarse import coarse as search_coarse
+from hyperplace.search.fine import fine
+from hyperplace.search.grains import COARSE_SHARE, Grains, all_grains
+from hyperplace.search.hybrid import hybrid
+from hyperplace.search.names import NAMES, SYMMETRIC
+from hyperplace.search.problem import Objective, Problem
+from hyperplace.search.race import Stop
+from hyperplace.values.capacities import Capacities
+from hyperplace.values.graph import Graph
+from hyperplace.values.hypergraph import Hypergraph
+from hyperplace.values.layout import Layout, layout_of
+from hyperplace.values.plan import Settings
+from hyperplace.values.profile import Profile
+
+
+def search(
+    graph: Graph,
+    profile: Profile,
+    settings: Settings,
+    *,
+    time_limit_s: float = 20.0,
+    on_progress: OnProgress = lambda text: None,
+    on_left_out: OnProgress = lambda what: None,
+    keeps_best: bool = True,
+    coarse: Layout | None = None,
+    capacities: Capacities | None = None,
+    objective: Objective | None = None,
+) -> Layout:
+    """Return the best balanced layout that the settings' partitioner finds.
+
+    All searches together end at `time_limit_s`, 0 means none; `on_left_out` gets the name of each that was cut or left
+    out. A general partitioner asked for by name runs its one course instead. A search that was not cut gives the same
+    result for the same seed. Ctrl-C ends it with the best so far, or, unless `keeps_best`, as any other work.
+    `coarse` is a layout for the other grains to begin with; without one it is searched for first. `capacities` replace
+    those of the imbalance, and `objective` the bytes by which the best is chosen.
+    """
+    check_name(settings.partitioner)
+    stop = limited(time_limit_s)
+    problem = Problem(graph, profile, settings, capacities, objective)
+    if settings.partitioner == "dataparallel":
+        problem = problem.with_blocks(1, settings.k)  # it needs just as many blocks of rows
+    if settings.partitioner not in SYMMETRIC:
+        found = problem.partition(problem.blocks, settings.partitioner)
+        return layout_of(problem.blocks, found, settings.batch)
+    given = judged(problem.with_grain("coarse"), coarse) if coarse else None
+    search_grain = {"coarse": _coarse, "fine": _fine, "hybrid": _hybrid}[settings.grain]
+    best = search_grain(problem, stop, on_progress, given)
+    _tell(stop, on_left_out, keeps_best=keeps_best)
+    return best.layout
+
+
+def search_grains(
+    graph: Graph,
+    profile: Profile,
+    settings: Settings,
+    *,
+    time_limit_s: float = 20.0,
+    on_progress: OnProgress = lambda text: None,
+    on_left_out: OnProgress = lambda what: None,
+    keeps_best: bool = True,
+    capacities: Capacities | None = None,
+    objective: Objective | None = None,
+) -> Grains:
+    """Return the best balanced layout of every grain, or why there is none, by one of the SYMMETRIC partitioners."""
+    check_name(settings.partitioner)
+    stop = limited(time_limit_s)
+    grains = all_grains(Problem(graph, profile, settings, capacities, objective), stop, on_progress)
+    _tell(stop, on_left_out, keeps_best=keeps_best)
+    return grains
+
+
+def hypergraph_of(graph: Graph, profile: Profile, layout: Layout, settings: Settings) -> Hypergraph:
+    """Return the hypergraph of which the layout is a partition.
+
+    What sees only blocks gets the blocks it saw; a search that shares out single filters as few as its owners need.
+    """
+    problem = Problem(graph, profile, settings)
+    if settings.partitioner == "dataparallel":
+        problem = problem.with_blocks(1, settings.k)
+    elif settings.partitioner in SYMMETRIC:
+        problem = problem.with_blocks(1)
+    return problem.hypergraph(layout)
+
+
+def check_name(partitioner: str) -> None:
+    """Refuse a partitioner that does not exist."""
+    if partitioner not in NAMES:
+        raise UsageError(f"partitioner {partitioner!r} is unknown; choose one of {', '.join(NAMES)}")
+
+
+def _tell(stop: Stop, on_left_out: OnProgress, *, keeps_best: bool) -> None:
+    """Say what was left out, and, where that is wanted, that the user has interrupted."""
+    if stop.is_interrupted and not keeps_best:
+        raise KeyboardInterrupt
+    for what in stop.left_out:
+        on_left_out(what)
+
+
+def limited(time_limit_s: float) -> Stop:
+    """Return the stop at the time limit, from now; 0 means none."""
+    if not (math.isfinite(time_limit_s) and time_limit_s >= 0):
+        raise UsageError(f"time limit {time_limit_s} is no number of seconds; give 0 (none) or more")
+    return Stop(time_limit_s)
+
+
+def _coarse(problem: Problem, stop: Stop, on_progress: OnProgress, given: Candidate | None) -> Candidate:
+    return given or search_coarse(problem, stop, on_progress)
+
+
+def _fine(problem: Problem, stop: Stop, on_progress: OnProgress, given: Candidate | None) -> Candidate:
+    """Search, with half of the time for the coarse placement where none is given."""
+    start = given or search_coarse(problem.with_grain("coarse"), stop.part(0.5, "coarse "), on_progress)
+    return fine(problem, start, stop.part(1.0, "fine "), on_progress)
+
+
+def _hybrid(problem: Problem, stop: Stop, on_progress: OnProgress, given: Candidate | None) -> Candidate:
+    """Search, with less than half of the time for the coarse placement where none is given."""
+    start = given
+    with suppress(BalanceError, PartitionerError):  # rows may still be split
+        start = given or search_coarse(problem.with_grain("coarse"), stop.part(COARSE_SHARE, "coarse "), on_progress)
+    return hybrid(problem, start, stop.part(1.0, "hybrid "), on_progress)
