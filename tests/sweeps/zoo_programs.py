@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "steps" / "generate"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "steps" / "lower"))
 
 from program_cases import largest_difference, planned, trainer_of
 from sweep_rows import append_row, read_rows
