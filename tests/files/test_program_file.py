@@ -208,7 +208,7 @@ def test_code_that_was_edited_is_read_as_it_is(text):
 
 NESTED = {
     "minus": lambda depth: "-" * depth + "1",
-    "tuples": lambda depth: "(" * depth + ",)" * depth,
+    "tuples": lambda depth: "(" * depth + "1" + ",)" * depth,
     "attributes": lambda depth: "a" + ".a" * depth,
     "sums": lambda depth: "1" + " + 1j" * depth,
     "rows": lambda depth: "Rows(" * depth + ")" * depth,
