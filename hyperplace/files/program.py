@@ -6,9 +6,11 @@ text, and run only by whoever runs the program.
 """
 
 import ast
+import types
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import fields, replace
+from functools import cache
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hyperplace.errors import FileError, UsageError
 from hyperplace.values.call import Rows
@@ -40,9 +42,14 @@ T = TypeVar("T")
 def parse_program(text: str, name: str = "<program>") -> Program:
     """Return the program that a text is; a fault gives a FileError that says where."""
     try:
-        module = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as fault:
+        return _program(ast.parse(text), name)
+    except RecursionError:
+        raise FileError(f"{name} is nested too deep") from None
+    except (SyntaxError, ValueError, MemoryError) as fault:
         raise FileError(f"{name} is not Python: {fault}") from None
+
+
+def _program(module: ast.Module, name: str) -> Program:
     reader = _Reader(name)
     parts: dict[str, PartProgram] = {}
     for statement in module.body:
@@ -147,10 +154,36 @@ class _Reader:
         return self._checked(node, lambda: make(*positional, **named, **more))
 
     def _checked(self, node: ast.AST, make: Callable[[], T]) -> T:
+        """Return a value whose fields have the types that it declares."""
         try:
-            return make()
-        except (TypeError, ValueError, KeyError, AttributeError, UsageError) as fault:
+            made = make()
+        except (TypeError, ValueError, LookupError, AttributeError, UsageError) as fault:
             raise self.fault(node, str(fault)) from None
+        for name, hint in _hints(type(made)).items():  # type: ignore[arg-type]
+            if not _fits(getattr(made, name), hint):
+                raise self.fault(node, f"{type(made).__name__} has {name} {str(getattr(made, name))[:60]}")
+        return made
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Say whether a value is of a declared type."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin is tuple:
+        hints = inner[:1] * len(value) if inner[-1] is Ellipsis and isinstance(value, tuple) else inner
+        return isinstance(value, tuple) and len(hints) == len(value) and all(map(_fits, value, hints))
+    if origin is Mapping:
+        return isinstance(value, dict) and all(_fits(k, inner[0]) and _fits(v, inner[1]) for k, v in value.items())
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return hint is Any or (isinstance(value, hint) and (hint is not int or not isinstance(value, bool)))
 
 
 def _mark(statement: ast.stmt) -> tuple[str, str] | None:

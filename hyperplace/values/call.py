@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from hyperplace.errors import UsageError
+
 
 @dataclass(frozen=True)
 class Ref:
@@ -32,6 +34,10 @@ class Rows:
     operator: str = ""  # of two numbers; without one it is the rows themselves
     left: "Rows | int | float" = 0
     right: "Rows | int | float" = 0
+
+    def __post_init__(self) -> None:
+        if self.operator and self.operator not in OPERATORS:
+            raise UsageError(f"{self.operator!r} is no operator of rows; use one of {' '.join(OPERATORS)}")
 
     def at(self, rows: int) -> Any:
         """Return the number for so many rows."""

@@ -19,6 +19,8 @@ from hyperplace.values.ranges import Range, Ranges, parse_ranges
 
 ITEM_BYTES = {"float64": 8, "int64": 8, "complex64": 8, "float32": 4, "int32": 4, "complex128": 16}
 ITEM_BYTES |= {"float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+ITEM_BYTES |= {"uint16": 2, "uint32": 4, "uint64": 8, "complex32": 4}
+ITEM_BYTES |= {f"float8_{kind}": 1 for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")}
 
 
 @dataclass(frozen=True)
@@ -237,6 +239,8 @@ class Program:
                 yield f"message {message.name} has the number {message.number} in place {number}"
             if not {message.source, message.target} <= set(range(len(self.parts))) or message.source == message.target:
                 yield f"message {message.name} goes from part {message.source} to {message.target}"
+            if message.dtype not in ITEM_BYTES:
+                yield f"message {message.name} has the unknown dtype {message.dtype}"
         sent = [(p, give.message) for p, part in enumerate(self.parts) for give in _sends(part)]
         if sorted(sent) != sorted((message.source, message.number) for message in self.messages):
             yield "not every message is sent once, by its source"
@@ -268,6 +272,14 @@ def _part_faults(number: int, part: PartProgram, num_parts: int) -> Iterator[str
         made |= {give.name for give in segment.gives if isinstance(give, Keep)}
         if unknown := set(segment.weights or ()) - set(part.weights):
             yield f"part {number} uses {min(unknown)} in {segment.name}, which it has not"
+        if (method := segment.method) is not None:
+            counts = len(segment.takes), len(segment.gives)
+            if counts != (len(method.arguments), len(method.results)):
+                code = f"{len(method.arguments)} arguments and {len(method.results)} results"
+                has = f"takes {counts[0]} and gives {counts[1]} tensors"
+                yield f"part {number} {has} in {segment.name}, whose method has {code}"
     for name, piece in (*part.weights.items(), *part.buffers.items()):
+        if piece.dtype not in ITEM_BYTES:
+            yield f"part {number} has {name} of the unknown dtype {piece.dtype}"
         if isinstance(piece, Copy) and not (0 <= piece.owner < num_parts and piece.owner != number):
             yield f"part {number} has a copy of {name} from part {piece.owner}"
