@@ -1,7 +1,6 @@
 """What generated programs are made of, and what trains them: threads, messages, weights over time."""
 
 from hyperplace.runtime.checkpoint import load_checkpoint, save_checkpoint
-from hyperplace.runtime.devices import device_faults
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.main import main
 from hyperplace.runtime.operations import (
@@ -17,7 +16,7 @@ from hyperplace.runtime.operations import (
     track,
 )
 from hyperplace.runtime.part import Part
-from hyperplace.runtime.run_settings import RunSettings
+from hyperplace.runtime.run_settings import RunSettings, device_faults
 from hyperplace.runtime.runnable import Runnable, program, runnable
 from hyperplace.runtime.trainer import Trainer
 from hyperplace.runtime.weights import Training
