@@ -15,10 +15,9 @@ from hyperplace.runtime.clipping import SharedNorm
 from hyperplace.runtime.commands import Command, Load, Predict, Tick, Update
 from hyperplace.runtime.criterion import PiecewiseLoss, check_reach
 from hyperplace.runtime.endpoint import Endpoint
-from hyperplace.runtime.finite import check_finite
-from hyperplace.runtime.in_flight import InFlight, Roots
 from hyperplace.runtime.journal import Journal
 from hyperplace.runtime.part import Part
+from hyperplace.runtime.passes import InFlight, Roots, check_finite
 from hyperplace.runtime.pieces import cut
 from hyperplace.runtime.precision import within
 from hyperplace.runtime.progress import Event, Fault, Finished, Lost, Predicted
