@@ -7,7 +7,6 @@ from torch import Tensor
 
 from hyperplace.errors import UsageError
 from hyperplace.runtime.clipping import SharedNorm
-from hyperplace.runtime.endpoint import Endpoint
 from hyperplace.runtime.journal import Journal
 from hyperplace.runtime.progress import Event
 from hyperplace.runtime.rank import Options, Rank
@@ -16,6 +15,7 @@ from hyperplace.runtime.run_settings import RunSettings
 from hyperplace.runtime.runnable import Runnable
 from hyperplace.runtime.structure import filled
 from hyperplace.runtime.transport import Transport
+from hyperplace.runtime.transport.__init__ import Endpoint
 from hyperplace.runtime.weights import Training, Weights
 from hyperplace.values.loans import find_loans, updaters
 from hyperplace.values.schedule import Schedule
