@@ -15,9 +15,8 @@ from hyperplace.runtime.operations import (
     store,
     track,
 )
-from hyperplace.runtime.part import Part
 from hyperplace.runtime.run_settings import RunSettings, device_faults
-from hyperplace.runtime.runnable import Runnable, program, runnable
+from hyperplace.runtime.runnable import Part, Runnable, program, runnable
 from hyperplace.runtime.trainer import Trainer
 from hyperplace.runtime.weights import Training
 from hyperplace.values.call import Rows

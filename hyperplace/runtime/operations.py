@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from hyperplace.runtime.part import Part
+from hyperplace.runtime.runnable import Part
 
 ALPHA = -1.7580993408473766  # what SELU tends to for large negative values
 
