@@ -18,12 +18,13 @@ from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.run_settings import RunSettings
 from hyperplace.runtime.runnable import Runnable
 from hyperplace.runtime.structure import filled
-from hyperplace.runtime.transport import Transport
-from hyperplace.runtime.transport.__init__ import Endpoint
+from hyperplace.runtime.transport import Endpoint, Transport
 from hyperplace.runtime.transport.threads import Threads
 from hyperplace.runtime.weights import Training, Weights
 from hyperplace.values.loans import find_loans, updaters
 from hyperplace.values.schedule import Schedule
+
+FREE_S = 4.0  # how long an update may still take when everything stops
 
 
 def made_ranks(
@@ -79,11 +80,11 @@ def made_ranks(
     return ranks
 
 
-FREE_S = 4.0  # how long an update may still take when everything stops
-
-
 class Crew:
-    """All ranks, each in a thread of its own, until they are stopped."""
+    """All ranks, each in a thread of its own, until they are stopped.
+
+    The threads know nothing of the trainer: where nobody has it any more, they end.
+    """
 
     def __init__(self, ranks: Sequence[Rank], transport: Threads, progress: Progress) -> None:
         self._ranks, self._transport, self._progress = ranks, transport, progress

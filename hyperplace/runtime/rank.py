@@ -22,8 +22,7 @@ from hyperplace.runtime.progress import Event, Fault, Finished, Lost, Predicted
 from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.runnable import Part
 from hyperplace.runtime.saved import give_back
-from hyperplace.runtime.transport import BACKWARD, FORWARD, Stopped
-from hyperplace.runtime.transport.__init__ import Endpoint
+from hyperplace.runtime.transport import BACKWARD, FORWARD, Endpoint, Stopped
 from hyperplace.runtime.weights import Version, Weights
 from hyperplace.values.program import Feed, Keep, Message, Output, Program, Receive, Segment, Send
 from hyperplace.values.ranges import parse_ranges

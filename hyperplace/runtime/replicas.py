@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from hyperplace.runtime.pieces import add, cut, slice_of
-from hyperplace.runtime.transport import GRADIENTS, WEIGHTS
-from hyperplace.runtime.transport.__init__ import Endpoint
+from hyperplace.runtime.transport import GRADIENTS, WEIGHTS, Endpoint
 from hyperplace.runtime.weights import Version, Weights
 from hyperplace.values.loans import Loan
 from hyperplace.values.program import PartProgram

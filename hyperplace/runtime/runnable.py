@@ -12,6 +12,8 @@ from torch import Tensor
 from hyperplace.errors import UsageError
 from hyperplace.values.program import PartProgram, Piece, Program, Segment, rows_at
 
+_numbers = itertools.count()
+
 
 class Part:
     """Tables of what a part has and does; generated classes fill them and add a method per segment.
@@ -50,9 +52,6 @@ class Part:
     def see(self, tensors: dict[str, Tensor]) -> None:
         """Make the tensors attributes."""
         self.__dict__.update(tensors)
-
-
-_numbers = itertools.count()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Protocol
 from torch import Tensor, device
 
 from hyperplace.runtime.journal import Journal
-from hyperplace.runtime.transport import Key, Transport
 
 FORWARD, BACKWARD = "forward", "backward"
 GRADIENTS, WEIGHTS = "gradients", "weights"  # of copies: to the owner, and from it

@@ -41,6 +41,9 @@ class Bell:
 class Gate:
     """Lets parts write their weights: all together, or each by itself.
 
+    Once the gate is closed, no part begins to write; once it is free, none writes any more: then the weights can be
+    read, even while a part is still in a long forward or backward pass, which writes none.
+
     Together, a part that comes waits for all others: then all of them write or none does, whenever the gate is closed.
 
     There is no lock, for whoever closes the gate may be interrupted while it has one. Instead a part first says that it
