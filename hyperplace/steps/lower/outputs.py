@@ -6,9 +6,8 @@ What other parts own of them is sent there, which no plan counts: it belongs to 
 import numpy as np
 
 from hyperplace.steps.lower.holdings import Held, Wanted, wanted
-from hyperplace.steps.lower.lowering import Lowering
+from hyperplace.steps.lower.lowering import Lowering, output_type
 from hyperplace.steps.lower.steps import PartSteps, Sent, Stage, Step
-from hyperplace.steps.lower.types import output_type
 from hyperplace.values.graph import Layer
 from hyperplace.values.ranges import Mask, count, rectangles
 
