@@ -15,12 +15,12 @@ from hyperplace.steps.lower.check import check
 from hyperplace.steps.lower.costs import Costs
 from hyperplace.steps.lower.holdings import Held, wanted
 from hyperplace.steps.lower.lowering import Lowering, partial_type
-from hyperplace.steps.lower.names import Names
 from hyperplace.steps.lower.normed import add_normed
 from hyperplace.steps.lower.norms import norm_calls
 from hyperplace.steps.lower.outputs import add_outputs
 from hyperplace.steps.lower.parts import PartWriter
 from hyperplace.steps.lower.steps import PartSteps, Sent, Stage, Step
+from hyperplace.steps.lower.text import Names
 from hyperplace.values.graph import Graph, Layer, Ref, Rule
 from hyperplace.values.plan import Plan, PlannedLayer, Reduction, Shard
 from hyperplace.values.profile import Profile

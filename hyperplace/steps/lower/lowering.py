@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from hyperplace.steps.lower.holdings import Held, wanted
-from hyperplace.steps.lower.names import Names
 from hyperplace.steps.lower.norms import norm_width, read_in_run, runs
 from hyperplace.steps.lower.sharing import sharings
 from hyperplace.steps.lower.steps import PartSteps, Sent, Step, Tile
+from hyperplace.steps.lower.text import Names
 from hyperplace.values.graph import Graph, Layer, Rows, Rule, TensorType
 from hyperplace.values.plan import Owner, Plan, PlannedLayer, Range, Ranges, Reduction, Transfer
 from hyperplace.values.program import Message
