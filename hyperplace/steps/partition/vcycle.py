@@ -5,9 +5,8 @@ By its DETERMINISTIC_QUALITY preset, which repeats itself and improves baselines
 
 import numpy as np
 
-from hyperplace.steps.partition.baselines import horizontal, incremental
+from hyperplace.steps.partition.baselines import horizontal, incremental, layerwise
 from hyperplace.steps.partition.general import partition_with
-from hyperplace.steps.partition.layerwise import layerwise
 from hyperplace.steps.partition.repair import repaired
 from hyperplace.steps.partition.sandbox import Limits
 from hyperplace.steps.partition.task import Task
