@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from hyperplace.errors import UsageError
-from hyperplace.files.patoh import patoh_text
+from hyperplace.files.hypergraph import patoh_text
 from hyperplace.models import load_model
 from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
