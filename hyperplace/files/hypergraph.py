@@ -42,10 +42,16 @@ class Format:
     suffixes: tuple[str, ...]
 
 
-FORMATS = {
-    "patoh": Format(patoh_text, parse_patoh, (".patoh", ".u")),
-    "hmetis": Format(hmetis_text, parse_hmetis, (".hgr",)),
-}
+@dataclass(frozen=True)
+class _Header:
+    """What the first line of either format promises."""
+
+    num_vertices: int
+    num_nets: int
+    num_pins: int | None  # None where the format does not say
+    first_vertex: int  # 0 or 1
+    has_costs: bool  # every net line starts with the net's cost; else all are 1
+    has_weights: bool  # the weights follow the nets; else all are 1
 
 
 def write_hypergraph(path: Pathlike, hypergraph: Hypergraph, format: str) -> None:
@@ -82,17 +88,17 @@ def patoh_text(hypergraph: Hypergraph) -> str:
     h, unit = hypergraph, cost_unit(hypergraph)
     comments = "".join(unit_comments(h, unit))
     header = f"0 {h.num_vertices} {h.num_nets} {h.num_pins} 3\n"
-    nets = "".join(net_lines(h, unit, first_vertex=0))
+    nets = "".join(_net_lines(h, unit, first_vertex=0))
     return comments + header + nets + " ".join(map(str, h.weights.tolist())) + "\n"
 
 
 def parse_patoh(text: str, name: str) -> Hypergraph:
     """Read a PaToH file; `name` stands for it in errors. What the file does not weigh weighs 1."""
     rows = parse_rows(text, name)
-    return hypergraph_from(rows, _patoh_header(rows))
+    return _hypergraph(rows, _patoh_header(rows))
 
 
-def _patoh_header(rows: Rows) -> Header:
+def _patoh_header(rows: Rows) -> _Header:
     base, cells, nets, pins, flag, *constraints = rows.header(_PATOH, 5, 6)
     if base not in (0, 1):
         raise rows.fault(0, f"the base in the header is {base}; it must be 0 or 1")
@@ -100,7 +106,7 @@ def _patoh_header(rows: Rows) -> Header:
         raise rows.fault(0, f"the flag in the header is {flag}; it must be 0, 1, 2 or 3")
     if constraints not in ([], [1]):
         raise rows.fault(0, f"cells with {constraints[0]} weights each; only one balance constraint is supported")
-    return Header(cells, nets, pins, base, has_costs=flag in (2, 3), has_weights=flag in (1, 3))
+    return _Header(cells, nets, pins, base, has_costs=flag in (2, 3), has_weights=flag in (1, 3))
 
 
 def hmetis_text(hypergraph: Hypergraph) -> str:
@@ -108,44 +114,32 @@ def hmetis_text(hypergraph: Hypergraph) -> str:
     h, unit = hypergraph, cost_unit(hypergraph)
     comments = "".join(unit_comments(h, unit))
     header = f"{h.num_nets} {h.num_vertices} 11\n"
-    nets = "".join(net_lines(h, unit, first_vertex=1))
+    nets = "".join(_net_lines(h, unit, first_vertex=1))
     return comments + header + nets + "\n".join(map(str, h.weights.tolist())) + "\n"
 
 
 def parse_hmetis(text: str, name: str) -> Hypergraph:
     """Read an hMETIS file; `name` stands for it in errors. What the file does not weigh weighs 1."""
     rows = parse_rows(text, name)
-    return hypergraph_from(rows, _hmetis_header(rows))
+    return _hypergraph(rows, _hmetis_header(rows))
 
 
-def _hmetis_header(rows: Rows) -> Header:
+def _hmetis_header(rows: Rows) -> _Header:
     nets, vertices, *fmt = rows.header(_HMETIS, 2, 3)
     if fmt not in ([], [0], [1], [10], [11]):
         raise rows.fault(0, f"the fmt in the header is {fmt[0]}; it must be 0, 1, 10 or 11")
     has_costs, has_weights = fmt in ([1], [11]), fmt in ([10], [11])
-    return Header(vertices, nets, None, 1, has_costs=has_costs, has_weights=has_weights)
+    return _Header(vertices, nets, None, 1, has_costs=has_costs, has_weights=has_weights)
 
 
-@dataclass(frozen=True)
-class Header:
-    """What the first line of either format promises."""
-
-    num_vertices: int
-    num_nets: int
-    num_pins: int | None  # None where the format does not say
-    first_vertex: int  # 0 or 1
-    has_costs: bool  # every net line starts with the net's cost; else all are 1
-    has_weights: bool  # the weights follow the nets; else all are 1
-
-
-def net_lines(hypergraph: Hypergraph, cost_unit: int, first_vertex: int) -> Iterator[str]:
+def _net_lines(hypergraph: Hypergraph, cost_unit: int, first_vertex: int) -> Iterator[str]:
     """Yield one line per net: its cost in the given unit, then its pins."""
     offsets, pins = hypergraph.offsets.tolist(), hypergraph.pins + first_vertex
     for net, cost in enumerate((hypergraph.costs // cost_unit).tolist()):
         yield f"{cost} {' '.join(map(str, pins[offsets[net] : offsets[net + 1]].tolist()))}\n"
 
 
-def hypergraph_from(rows: Rows, header: Header) -> Hypergraph:
+def _hypergraph(rows: Rows, header: _Header) -> Hypergraph:
     """Check the rows against their header and return the hypergraph; it has no labels."""
     _check_sizes(rows, header)
     costs, offsets, pins = _nets(rows, header)
@@ -153,7 +147,7 @@ def hypergraph_from(rows: Rows, header: Header) -> Hypergraph:
     return Hypergraph(offsets, pins, weights, costs_in_bytes(rows, costs), work_unit(rows))
 
 
-def _check_sizes(rows: Rows, header: Header) -> None:
+def _check_sizes(rows: Rows, header: _Header) -> None:
     """Refuse sizes that the file is too short for, before anything of that size is made."""
     if header.num_vertices == 0:
         raise rows.fault(0, "the header promises 0 vertices; a hypergraph has at least one")
@@ -165,7 +159,7 @@ def _check_sizes(rows: Rows, header: Header) -> None:
         raise rows.fault(-1, f"the file ends after {rows.num_rows - 1} of {header.num_nets} nets")
 
 
-def _nets(rows: Rows, header: Header) -> tuple[Ints, Ints, Ints]:
+def _nets(rows: Rows, header: _Header) -> tuple[Ints, Ints, Ints]:
     """Return the costs as written, the offsets, and the pins counted from 0."""
     bounds = rows.offsets[1 : header.num_nets + 2]
     offsets, pins = bounds - bounds[0], rows.values[bounds[0] : bounds[-1]]
@@ -192,7 +186,7 @@ def _check_costs(rows: Rows, costs: Ints) -> None:
         raise rows.fault(1 + net, f"the cost of net {net} is negative: {costs[net]}")
 
 
-def _check_pins(rows: Rows, header: Header, offsets: Ints, pins: Ints) -> None:
+def _check_pins(rows: Rows, header: _Header, offsets: Ints, pins: Ints) -> None:
     # The count comes first: where a net line is missing, the weights were read as pins.
     if header.num_pins is not None and len(pins) != header.num_pins:
         raise rows.fault(0, f"the header promises {header.num_pins} pins, but the nets have {len(pins)}")
@@ -203,7 +197,7 @@ def _check_pins(rows: Rows, header: Header, offsets: Ints, pins: Ints) -> None:
         raise rows.fault(1 + net, f"pin {pins[outside[0]]} is outside {first}..{last}")
 
 
-def _weights(rows: Rows, header: Header) -> Ints:
+def _weights(rows: Rows, header: _Header) -> Ints:
     """Return the numbers after the nets, however they are spread over lines."""
     start = int(rows.offsets[header.num_nets + 1])
     weights = rows.values[start:]
@@ -218,3 +212,9 @@ def _weights(rows: Rows, header: Header) -> Ints:
         what = f"the weight of vertex {negative[0]} is negative: {weights[negative[0]]}"
         raise rows.fault_at(start + int(negative[0]), what)
     return weights if header.has_weights else np.ones(header.num_vertices, np.int64)
+
+
+FORMATS = {
+    "patoh": Format(patoh_text, parse_patoh, (".patoh", ".u")),
+    "hmetis": Format(hmetis_text, parse_hmetis, (".hgr",)),
+}

@@ -1,4 +1,4 @@
-"""The runs of a graph: what the symmetric searches see instead of a hypergraph; the hybrid ones with rows that split."""
+"""The runs of a graph, and what splitting their rows costs: what the symmetric searches see instead of a hypergraph."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -34,7 +34,10 @@ NO_STARTS = np.zeros((0, 0), np.int64)
 
 
 def kahypar(task: Task) -> Ints:
-    """Return the best of a few runs. How many depends on the size alone, so the same seed gives the same result."""
+    """Return the best of a few runs: direct k-way, connectivity objective, as the kahypar.ini beside this file says.
+
+    How many depends on the size alone, so the same seed gives the same result.
+    """
     size = (task.hypergraph.num_pins + 10 * task.hypergraph.num_vertices) * task.num_parts
     runs = RUNS[: 4 if size <= FOUR_RUNS else 2 if size <= TWO_RUNS else 1]
     ini = (HERE / "kahypar.ini").read_text(encoding="utf-8")
@@ -43,14 +46,21 @@ def kahypar(task: Task) -> Ints:
 
 
 def mtkahypar(task: Task) -> Ints:
-    """Return one run on all cores."""
+    """Return one run of Mt-KaHyPar's DEFAULT preset on all cores.
+
+    A seed does not make it repeatable, not even on one thread: two calls with the same arguments may differ.
+    """
     num_threads = os.cpu_count() or 1
     limits = Limits(task.time_limit_s, 8 * 2**30 + num_threads * THREAD_BYTES, task.stop)
     return partition_with(task, "mtkahypar", limits, num_threads=num_threads)
 
 
 def vcycle(task: Task) -> Ints:
-    """Return the best of the baselines, each brought within the limit and improved."""
+    """Return the best of the baselines, each brought within the limit and improved by V-cycles.
+
+    Mt-KaHyPar contracts inside the parts of a given partition, and refines on the way back; by its
+    DETERMINISTIC_QUALITY preset, which repeats itself and improves baselines more. DEFAULT does neither.
+    """
     baselines = (incremental, layerwise, horizontal) if task.hypergraph.labels else (incremental,)
     starts = np.array([repaired(task, baseline(task)) for baseline in baselines])
     limits = Limits(task.time_limit_s, stop=task.stop)

@@ -1,4 +1,4 @@
-"""Recompute all of a plan that follows from the rest of it, and say in the user's words how a plan differs from that."""
+"""Recompute all of a plan that follows from the rest of it; say in the user's words how a plan differs from that."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
