@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 from hyperplace.errors import HyperplaceError, UsageError
-from hyperplace.steps.place.assignment import Assignment, assignments
 from hyperplace.steps.place.exchange import exchange
-from hyperplace.steps.place.layers import planned_layer
+from hyperplace.steps.place.layers import Assignment, assignments, planned_layer
 from hyperplace.steps.place.work import whole_work
 from hyperplace.values.derived import derived
 from hyperplace.values.derived.replicas import tied_replicas
