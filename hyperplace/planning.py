@@ -82,7 +82,7 @@ def profile(
     if costs not in COSTS:
         raise UsageError(f"costs {costs!r} are unknown; choose one of {', '.join(COSTS)}")
     if costs == "flops":
-        from hyperplace.steps.profile.flops import count_flops
+        from hyperplace.steps.profile.work import count_flops
 
         return replace(count_flops(graph, batch), graph=graph_mark(graph))
     return _measured(graph, batch, device, threads, use_cache=use_cache, on_layer=on_layer)

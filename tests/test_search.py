@@ -26,7 +26,7 @@ from hyperplace.search import Watch, best, coarse, fine, problem
 from hyperplace.steps.capture import capture
 from hyperplace.steps.partition import partition
 from hyperplace.steps.place import place
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.steps.symmetric import hybrid_local, local
 from hyperplace.values.capacities import Capacities
 from hyperplace.values.layout import layout_of, partition_of

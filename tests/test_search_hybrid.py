@@ -16,7 +16,7 @@ from hyperplace.search.problem import Problem
 from hyperplace.steps.build import build, build_hybrid_runs
 from hyperplace.steps.capture import capture
 from hyperplace.steps.place import place
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.steps.symmetric import hybrid_local, local
 from hyperplace.steps.symmetric.hybrid_arrange import arrange_modes
 from hyperplace.values.layout import Layout, Plane, layout_of

@@ -24,7 +24,7 @@ from hyperplace.search import Watch, hypergraph_of, search
 from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
 from hyperplace.steps.partition import partition
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.steps.symmetric import local
 from hyperplace.values.layout import partition_of
 from hyperplace.values.partition import is_feasible, volume_bytes, work_per_part

@@ -14,9 +14,8 @@ import torch
 
 from hyperplace.errors import UsageError
 from hyperplace.steps.profile.pieces import Unrunnable, anchor_piece, sliced_piece, tail_piece
-from hyperplace.steps.profile.slices import Slice, half_channels, half_filters
 from hyperplace.steps.profile.stopwatch import time_piece, time_update
-from hyperplace.steps.profile.work import estimated_cost, measured_cost
+from hyperplace.steps.profile.work import Slice, estimated_cost, half_channels, half_filters, measured_cost
 from hyperplace.values.graph import Graph, Layer, Rule
 from hyperplace.values.profile import LayerCost, Profile, Timing, Work, machine_line
 
