@@ -18,8 +18,6 @@ from hyperplace.training.sets import Sets
 from hyperplace.training.settings import TrainSettings
 from hyperplace.values.history import HistoryRow
 
-OnSnapshot = Callable[[Snapshot], None]
-
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -53,6 +51,9 @@ class Snapshot:
         if len(self.staleness) > 4:
             return f"up to {max(self.staleness):.1f}"
         return " ".join(f"{mean:.1f}" for mean in self.staleness)
+
+
+OnSnapshot = Callable[[Snapshot], None]
 
 
 @dataclass

@@ -149,7 +149,10 @@ def _reduced(lowering: Lowering, name: str, reduction: Reduction) -> Sent:
 
 
 def add_outputs(lowering: Lowering) -> None:
-    """Add the step that puts the model's outputs together on the part that owns most of them."""
+    """Add the step that puts the model's outputs together on the part that owns most of them, where the loss sees them.
+
+    What other parts own of them is sent there, which no plan counts: it belongs to the caller.
+    """
     operands = tuple(wanted(operand, ((0, operand.num_channels),)) for operand in lowering.graph.outputs)
     target = lowering.parts[_loss_part(lowering, operands)]
     needs: dict[tuple[str, int], set[int]] = {}

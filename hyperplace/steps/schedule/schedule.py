@@ -21,9 +21,9 @@ GROWTH = 1.03  # of the period, from try to try
 SLACKS = (0.3, 0.1, 0.0)  # of the period: how long a message may take before somebody waits; the most that fits is used
 TOLERANCE = 1e-9  # of the period, for sums that round; far below the least work
 
-Spans = dict[Node, tuple[float, float]]  # start and end of every action, on one mini-batch's time line
 Node = tuple[int, str, int]  # part, kind, segment
-Needs = dict[Node, set[Node]]
+Needs = dict[Node, set[Node]]  # what every action of a mini-batch must wait for
+Spans = dict[Node, tuple[float, float]]  # start and end of every action, on one mini-batch's time line
 
 
 def schedule(program: Program, in_flight: int = 4, *, is_sync: bool = False, clips: bool = False) -> Schedule:
