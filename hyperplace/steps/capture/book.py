@@ -1,4 +1,4 @@
-"""What is known of a captured program so far: the value of every node, drafts of layers, and how calls get into them."""
+"""What is known of a captured program so far: the values of nodes, drafts of layers, and how calls get into them."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,8 +1,8 @@
 """Whether a captured program is its model: refuse what it would not hold, and look at the model's other uses.
 
 torch.export runs a model's Python once and keeps the operations. Its own backward passes, hooks on gradients, numbers
-drawn by Python and attributes that forward changes are lost without a word; here they are noticed while it runs. And it runs it in training, for several rows: with one row, or in evaluation mode,
-the operations may be others.
+drawn by Python and attributes that forward changes are lost without a word; here they are noticed while it runs. And
+it runs it in training, for several rows: with one row, or in evaluation mode, the operations may be others.
 """
 
 import random
