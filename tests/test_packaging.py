@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,12 @@ def succeed(*command: object, **options) -> str:
     ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=240, **options)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
+
+
+def test_every_package_is_in_the_wheel() -> None:
+    there = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "hyperplace").rglob("__init__.py")}
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    assert sorted(listed) == sorted({*there, "hyperplace.cli", "hyperplace.models"})
 
 
 @pytest.mark.skipif(os.name != "posix", reason="looks for bin/")

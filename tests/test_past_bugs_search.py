@@ -24,6 +24,7 @@ import hyperplace
 from hyperplace import machine_code, planning
 from hyperplace.cli.folder import held
 from hyperplace.cli.terminal import Shown
+from hyperplace.comparing import grain_rows
 from hyperplace.errors import FileError, HyperplaceError, ModelError, UsageError
 from hyperplace.files.profile import cache_path, profile_text
 from hyperplace.files.write import write_text
@@ -61,6 +62,19 @@ def test_the_time_limit_holds_for_all_grains_together(grain):
     assert placement.seconds["partition"] < 4
     assert placement.plan.metrics.feasible
     assert placement.left_out or not placement.plan.metrics.is_cut_short
+
+
+def test_every_grain_shows_its_own_seconds():
+    """All grains were timed by one clock, so that each row showed the seconds of all together."""
+    loaded = load_model("lenet5")
+    settings = Settings("lenet5", 3, 0.1, "auto", "auto", "flops", 32)
+    placement = planning.run(loaded.module, loaded.sample, settings, time_limit_s=4)
+    total = placement.seconds["partition"]
+    own = {one.plan.settings.grain: one.search_s for one in (placement, *placement.others)}
+    assert own.keys() == {"coarse", "fine", "hybrid"}
+    assert all(0 < seconds < total for seconds in own.values())
+    assert own["coarse"] + own["hybrid"] <= total + 0.1, "hybrid begins when coarse has ended"
+    assert [row.seconds for row in grain_rows(placement)] == [other.search_s for other in placement.others]
 
 
 @pytest.mark.timeout(60)

@@ -55,6 +55,7 @@ class Trainer:
     ) -> None:
         check_loss(loss)
         self.program, self.settings = runnable.program, settings or RunSettings()
+        self._runnable = runnable  # its lines are there for tracebacks while somebody has it
         self._names, self._evaluate = names or StateNames(), evaluate
         clips, is_sync = training.clip_norm is not None, self.settings.schedule == "sync"
         self.schedule: Schedule = schedule(self.program, self.settings.in_flight, is_sync=is_sync, clips=clips)

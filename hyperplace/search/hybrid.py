@@ -125,13 +125,15 @@ class HybridSearch:
             self._found.append(judged_partition(own, hypergraph, found))
 
     def _improve(self) -> None:
-        size = self._settings.k * len(self._runs.copy_bytes)
-        if size <= TINY_SHARES and self._asks_for_exact():
+        is_tiny = self._settings.k * len(self._runs.copy_bytes) <= TINY_SHARES
+        if is_tiny and self._asks_for_exact():
             exact = self._exact(min(self._starts, key=self._volume), self._stop.seconds_left() / 4)
             if self._is_proven():
                 return
             self._starts += [exact] if exact else []
         local = self._local(self._starts, self._settings.seed)
+        if is_tiny and self._settings.partitioner == "auto":
+            return  # what is not proven by now would take all the time there is, for a bound only
         if self._asks_for_exact() and not (self._is_exact_done or self._stop.is_over()):
             exact = self._exact(local, self._stop.seconds_left())
             if exact and not (local and self._volume(exact) >= self._volume(local)):

@@ -1,11 +1,13 @@
 """Whatever goes wrong in a rank reaches the caller at once, with part and layer; nothing hangs, no thread is left."""
 
+import gc
 import random
 import signal
 import subprocess
 import sys
 import threading
 import time
+import traceback
 
 import pytest
 import torch
@@ -159,6 +161,15 @@ def test_the_nan_check_names_the_layer_and_keeps_the_weights():
     with pytest.raises(TrainingError, match=r"in the forward of second, mini-batch 0: FloatingPointError: aten.sqrt"):
         train(trainer, [(x, None)])
     assert all(torch.equal(before[name], trainer.state_dict()[name]) for name in before)
+
+
+def test_a_traceback_shows_the_lines_of_the_program():
+    x, trainer = fragile_trainer(check_nan=True)
+    gc.collect()
+    with pytest.raises(TrainingError) as caught:
+        train(trainer, [(x, None)])
+    lines = [frame.line for frame in traceback.extract_tb(caught.value.__cause__.__traceback__)]
+    assert "second = torch.sqrt(second)" in lines
 
 
 def test_without_the_check_nan_is_the_users_own_affair():

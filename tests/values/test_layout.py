@@ -92,7 +92,10 @@ def test_cells_nets_and_plan_cost_the_same(name, grain):
         hypergraph, found, layout = random_layout(name, grain, seed)
         volume = brute_volume(name, layout, grain == "hybrid")
         assert volume_bytes(hypergraph, found) == volume
-        plan = place(graph, profile, layout, Settings(name, PARTS, 9.0, grain, "random", "flops", BATCH))
+        settings = Settings(
+            model=name, k=PARTS, imbalance=9.0, grain=grain, partitioner="random", costs="flops", batch=BATCH
+        )
+        plan = place(graph, profile, layout, settings)
         assert plan.metrics.judged_bytes == volume
         check_volume(plan, volume)
         with pytest.raises(HyperplaceError, match="nets of the hypergraph cost"):

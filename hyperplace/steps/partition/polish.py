@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hyperplace.machine_code import entry, inner
+from hyperplace.machine_code import entry, inlined, inner
 from hyperplace.values.arrays import Floats, Ints
 from hyperplace.values.capacities import Capacities
 from hyperplace.values.hypergraph import Hypergraph
@@ -32,7 +32,7 @@ class Nets(NamedTuple):
     nets: Ints
     costs: Floats
     weights: Floats
-    limits: Floats  # [part]
+    slack: float  # of work, which rounding may add
 
 
 class State(NamedTuple):
@@ -40,7 +40,7 @@ class State(NamedTuple):
 
     part_of: Ints
     pins_on: Ints
-    load: Floats
+    load: Floats  # [part, 0]: its work; [part, 1]: the most it may have
 
 
 def polish(
@@ -53,13 +53,14 @@ def polish(
     stop: Callable[[], bool] = lambda: False,
 ) -> Partition:
     """Return a partition at least as good as a balanced one, within the capacities; `most_moves` at each heat."""
-    nets = _nets(hypergraph, capacities.of(hypergraph.total_weight))
+    limits = capacities.of(hypergraph.total_weight)
+    nets = _nets(hypergraph, 1e-9 * float(limits.max()))
     average_bytes = volume_bytes(hypergraph, found) / found.num_parts
     best = np.array(found.part_of)
     num_moves = min(most_moves, MOVES_PER_VERTEX * hypergraph.num_vertices)
     for heat in HEATS:
-        state, hot = _state(nets, replace(found, part_of=best)), average_bytes * heat
-        price = 100 * hot / float(nets.limits.max()) if nets.limits.max() > 0 else 0.0
+        state, hot = _state(nets, limits, replace(found, part_of=best)), average_bytes * heat
+        price = 100 * hot / float(limits.max()) if limits.max() > 0 else 0.0
         course = np.array([0.0, 0.0, 0.0, hot, price])
         for first in range(0, num_moves, CHUNK):
             if stop():
@@ -74,7 +75,7 @@ def warm_up() -> None:
     polish(pair, Partition(np.array([0, 1]), 2), Capacities.even(2, 0.1), most_moves=10)
 
 
-def _nets(hypergraph: Hypergraph, limits: Floats) -> Nets:
+def _nets(hypergraph: Hypergraph, slack: float) -> Nets:
     order = np.argsort(hypergraph.pins, kind="stable")
     nets_of = np.searchsorted(hypergraph.pins[order], np.arange(hypergraph.num_vertices + 1))
     return Nets(
@@ -84,16 +85,15 @@ def _nets(hypergraph: Hypergraph, limits: Floats) -> Nets:
         hypergraph.net_of_pin[order],
         hypergraph.costs.astype(np.float64),
         hypergraph.weights.astype(np.float64),
-        limits,
+        slack,
     )
 
 
-def _state(nets: Nets, found: Partition) -> State:
+def _state(nets: Nets, limits: Floats, found: Partition) -> State:
     pins_on = np.zeros((len(nets.costs), found.num_parts), np.int64)
     np.add.at(pins_on, (np.repeat(np.arange(len(nets.costs)), np.diff(nets.offsets)), found.part_of[nets.pins]), 1)
-    load = np.zeros(found.num_parts)
-    np.add.at(load, found.part_of, nets.weights)
-    return State(np.array(found.part_of), pins_on, load)
+    load = np.bincount(found.part_of, nets.weights, found.num_parts)
+    return State(np.array(found.part_of), pins_on, np.stack([load, limits], axis=1))
 
 
 @inner()
@@ -109,8 +109,8 @@ def _move(nets: Nets, state: State, vertex: int, target: int) -> float:
             growth += nets.costs[net]
         state.pins_on[net, target] += 1
     state.part_of[vertex] = target
-    state.load[source] -= nets.weights[vertex]
-    state.load[target] += nets.weights[vertex]
+    state.load[source, 0] -= nets.weights[vertex]
+    state.load[target, 0] += nets.weights[vertex]
     return growth
 
 
@@ -125,8 +125,13 @@ def _neighbour(nets: Nets, vertex: int) -> int:
 
 
 @inner()
-def _overload(nets: Nets, state: State, one: int, other: int) -> float:
-    return max(0.0, state.load[one] - nets.limits[one]) + max(0.0, state.load[other] - nets.limits[other])
+def _is_balanced(state: State) -> bool:
+    return bool(np.all(state.load[:, 0] <= state.load[:, 1]))
+
+
+@inlined()
+def _overload(state: State, one: int, other: int) -> float:
+    return max(0.0, state.load[one, 0] - state.load[one, 1]) + max(0.0, state.load[other, 0] - state.load[other, 1])
 
 
 @entry(nogil=True)
@@ -139,7 +144,6 @@ def _anneal(nets: Nets, state: State, best: Ints, course: Floats, span: tuple[in
     if span[0] == 0:
         np.random.seed(seed)
     volume, lowest, excess, heat, price = course
-    slack = 1e-9 * nets.limits.max()
     cooling, rising = 0.001 ** (1000.0 / span[2]), 300.0 ** (1000.0 / span[2])
     for step in range(span[0], span[1]):
         if step % 1000 == 999:
@@ -152,15 +156,15 @@ def _anneal(nets: Nets, state: State, best: Ints, course: Floats, span: tuple[in
         swaps = np.random.random() < 0.3
         back = np.random.randint(len(state.part_of)) if swaps else vertex
         swaps = swaps and state.part_of[back] == target
-        before = _overload(nets, state, source, target)
+        before = _overload(state, source, target)
         growth = _move(nets, state, vertex, target)
         if swaps:
             growth += _move(nets, state, back, source)
-        more = _overload(nets, state, source, target) - before
+        more = _overload(state, source, target) - before
         worse = growth + price * more
         if worse <= 0 or np.random.random() < np.exp(-worse / heat):
             volume, excess = volume + growth, excess + more
-            if volume < lowest - 0.5 and excess <= slack and np.all(state.load <= nets.limits):
+            if volume < lowest - 0.5 and excess <= nets.slack and _is_balanced(state):
                 lowest, best[:] = volume, state.part_of
         else:
             if swaps:

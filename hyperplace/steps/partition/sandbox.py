@@ -41,11 +41,12 @@ class Question:
     weights: Ints
     costs: Ints
     epsilon: float
-    limits: Ints  # the most weight of every part, where they differ; otherwise empty, and the epsilon counts
     seeds: tuple[int, ...]
     configurations: tuple[str, ...] = ()  # the text of an ini file per seed, where the partitioner takes any
     starts: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))  # a partition per seed, where it takes any
     num_threads: int = 1
+    # The most weight of every part, where they differ; where it is empty the epsilon counts.
+    limits: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)

@@ -57,15 +57,14 @@ def _best_stages(hybrid: HybridRuns, limits: Floats, overload: float) -> list[tu
     work, copies = _prefixes(hybrid.work), _prefixes(hybrid.copy_bytes)
     fixed = _prefixes(np.where(hybrid.splits_rows, 0, hybrid.work))
     crossing = _crossing_bytes(hybrid)
+    rooms = {width: _rooms(hybrid.batch, limits, width, overload) for width in range(1, num_parts + 1)}
     least = np.full((num_runs + 1, num_parts + 1), np.inf)
     least[0, 0] = 0.0
     choice: dict[tuple[int, int], tuple[int, int]] = {}
     for stop in range(1, num_runs + 1):
         for width in range(1, min(num_parts, hybrid.batch) + 1):
-            rooms = _rooms(hybrid.batch, limits, width)
-            room = rooms * overload if np.isfinite(overload) else np.full_like(rooms, np.inf)
             is_splittable = (width == 1) | (fixed[stop] - fixed[:stop] == 0)
-            fits = ((work[stop] - work[:stop])[:, None] <= room) & is_splittable[:, None]
+            fits = ((work[stop] - work[:stop])[:, None] <= rooms[width]) & is_splittable[:, None]
             cost = crossing[:stop] + (width - 1) * (copies[stop] - copies[:stop])
             total = least[:stop, : num_parts + 1 - width] + np.where(fits, cost[:, None], np.inf)
             best = total.argmin(axis=0)
@@ -75,13 +74,15 @@ def _best_stages(hybrid: HybridRuns, limits: Floats, overload: float) -> list[tu
     return _walk_back(choice, least)
 
 
-def _rooms(batch: int, limits: Floats, width: int) -> Floats:
+def _rooms(batch: int, limits: Floats, width: int, overload: float) -> Floats:
     """Return the most work of a stage on so many parts, by the first of them: each takes its portion of the rows."""
+    if np.isinf(overload):
+        return np.full(len(limits) + 1 - width, np.inf)
     rooms = []
     for first in range(len(limits) + 1 - width):
         mine = limits[first : first + width]
         share = _portions(batch, mine) / batch
-        rooms.append(np.min(mine[share > 0] / share[share > 0]))
+        rooms.append(overload * np.min(mine[share > 0] / share[share > 0]))
     return np.array(rooms)
 
 
