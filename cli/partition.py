@@ -77,9 +77,8 @@ def partition(
             settings,
             given_profile=given,
             read_partition=(lambda h: _read_vector(from_partition, h, k)) if from_partition else None,
-            time_limit_s=time_limit,
+            watch=api.Watch(time_limit, on_progress=shown.on_progress),
             on_layer=shown.on_layer,
-            on_progress=shown.on_progress,
         )
     _write(folder, placement)
     if json:

@@ -133,8 +133,7 @@ def make_plan(loaded: Any, settings: "Settings") -> "Plan":
             loaded.module,
             loaded.sample,
             settings,
-            keeps_best=False,
+            watch=api.Watch(keeps_best=False, on_progress=shown.on_progress),
             on_layer=shown.on_layer,
-            on_progress=shown.on_progress,
         )
     return placement.plan

@@ -22,6 +22,7 @@ from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.files.program import parse_program
 from hyperplace.files.write import read_text, write_text
 from hyperplace.planning import Placement, capture, graph_for, partition, place, place_graph, profile, run, settled
+from hyperplace.search import Watch
 from hyperplace.steps.build import build
 from hyperplace.steps.emit import emit
 from hyperplace.steps.schedule import dry_run, memory, schedule
@@ -32,6 +33,7 @@ from hyperplace.values.program import Program
 __all__ = [
     "METHOD_NAMES",
     "Placement",
+    "Watch",
     "baselines",
     "build",
     "capture",

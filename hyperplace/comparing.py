@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplace.errors import BalanceError, PartitionerError, UsageError
 from hyperplace.planning import Clock, OnLayer, Placement, graph_for, placed, profile
-from hyperplace.search import search
+from hyperplace.search import Watch, search
 from hyperplace.values.comparison import METHOD_NAMES, METHODS, Comparison, ComparisonRow, Method
 from hyperplace.values.graph import Graph
 from hyperplace.values.layout import Layout
@@ -89,10 +89,8 @@ def compare_row(
     clock = Clock()
     limit = settings.imbalance if method.limited else None
     try:
-        found = clock.timed(
-            "partition",
-            lambda: search(graph, costs, settings, time_limit_s=time_limit_s, coarse=coarse, keeps_best=False),
-        )
+        watch = Watch(time_limit_s, keeps_best=False)
+        found = clock.timed("partition", lambda: search(graph, costs, settings, watch, coarse=coarse))
     except (BalanceError, PartitionerError) as fault:
         return ComparisonRow.failed(method.name, settings, limit, graph.parameter_bytes, str(fault)), None
     plan = placed(graph, costs, found, settings, clock).plan

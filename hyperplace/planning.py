@@ -14,11 +14,12 @@ from hyperplace.errors import FileError, ModelError, UsageError
 from hyperplace.files.profile import cache_path, graph_mark, parse_profile, profile_text
 from hyperplace.files.write import read_text, write_text
 from hyperplace.search import (
+    UNWATCHED,
     Candidate,
     OnProgress,
+    Watch,
     check_name,
     hypergraph_of,
-    limited,
     only_grain,
     search,
     search_grains,
@@ -81,7 +82,7 @@ def profile(
     if costs not in COSTS:
         raise UsageError(f"costs {costs!r} are unknown; choose one of {', '.join(COSTS)}")
     if costs == "flops":
-        from hyperplace.steps.profile.flops import count_flops
+        from hyperplace.steps.profile.work import count_flops
 
         return replace(count_flops(graph, batch), graph=graph_mark(graph))
     return _measured(graph, batch, device, threads, use_cache=use_cache, on_layer=on_layer)
@@ -152,19 +153,16 @@ def run(
     *,
     given_profile: Profile | None = None,
     read_partition: Callable[[Hypergraph], Partition] | None = None,
-    time_limit_s: float = 20.0,
-    keeps_best: bool = True,
+    watch: Watch = UNWATCHED,
     on_layer: OnLayer | None = None,
-    on_progress: OnProgress = lambda text: None,
 ) -> Placement:
     """Take a model all the way to its plan.
 
     `given_profile` replaces the profile step; `read_partition` replaces the partitioner and may name another k. For
-    `time_limit_s`, `keeps_best` and `on_progress` see search.search. For grain "auto" see settled.
+    grain "auto" see settled.
     """
     if read_partition is None:
         check_name(settings.partitioner)
-    limited(time_limit_s)
     settings, clock = settled(settings), Clock()
     graph = clock.timed("capture", lambda: graph_for(settings, model, sample))
     if given_profile:
@@ -180,16 +178,12 @@ def run(
         layout = layout_of(hypergraph, found, settings.batch)
         return placed(graph, costs, layout, replace(settings, k=found.num_parts), clock)
     left_out: list[str] = []
-    placement = _searched(
-        graph,
-        costs,
-        settings,
-        clock,
-        time_limit_s=time_limit_s,
-        keeps_best=keeps_best,
-        on_progress=on_progress,
-        on_left_out=left_out.append,
-    )
+
+    def note(what: str) -> None:
+        left_out.append(what)
+        watch.on_left_out(what)
+
+    placement = _searched(graph, costs, settings, replace(watch, on_left_out=note), clock)
     return replace(placement, left_out=tuple(left_out))
 
 
@@ -202,44 +196,12 @@ def settled(settings: Settings) -> Settings:
     return replace(settings, grain=grain) if grain and settings.grain == AUTO else settings
 
 
-def _searched(
-    graph: Graph,
-    costs: Profile,
-    settings: Settings,
-    clock: "Clock",
-    *,
-    time_limit_s: float,
-    keeps_best: bool,
-    on_progress: OnProgress = lambda text: None,
-    on_left_out: OnProgress = lambda what: None,
-) -> Placement:
+def _searched(graph: Graph, costs: Profile, settings: Settings, watch: Watch, clock: "Clock") -> Placement:
     """Return the best placement of the settings' grain, or of all."""
     if settings.grain == AUTO:
-        grains = clock.timed(
-            "partition",
-            lambda: search_grains(
-                graph,
-                costs,
-                settings,
-                time_limit_s=time_limit_s,
-                keeps_best=keeps_best,
-                on_progress=on_progress,
-                on_left_out=on_left_out,
-            ),
-        )
+        grains = clock.timed("partition", lambda: search_grains(graph, costs, settings, watch))
         return _best_of(graph, costs, grains, settings, clock)
-    layout = clock.timed(
-        "partition",
-        lambda: search(
-            graph,
-            costs,
-            settings,
-            time_limit_s=time_limit_s,
-            keeps_best=keeps_best,
-            on_progress=on_progress,
-            on_left_out=on_left_out,
-        ),
-    )
+    layout = clock.timed("partition", lambda: search(graph, costs, settings, watch))
     placement = placed(graph, costs, layout, settings, clock)
     return replace(placement, search_s=clock.seconds["partition"])
 
@@ -313,7 +275,7 @@ def place(
         row_blocks=row_blocks,
         batch_norm=batch_norm,
     )
-    return run(model, sample, settings, time_limit_s=time_limit_s, on_progress=on_progress).plan
+    return run(model, sample, settings, watch=Watch(time_limit_s, on_progress=on_progress)).plan
 
 
 def _rows_of(sample: Any) -> int:
@@ -327,7 +289,7 @@ def _rows_of(sample: Any) -> int:
 
 def place_graph(graph: Graph, costs: Profile, settings: Settings, *, time_limit_s: float = 20.0) -> Plan:
     """Return the plan of a model that is captured and profiled already; Ctrl-C ends it like any other work."""
-    return _searched(graph, costs, settled(settings), Clock(), time_limit_s=time_limit_s, keeps_best=False).plan
+    return _searched(graph, costs, settled(settings), Watch(time_limit_s, keeps_best=False), Clock()).plan
 
 
 class Clock:

@@ -143,7 +143,7 @@ def settings(**changed) -> Settings:
 @pytest.mark.usefixtures("few_moves")
 def test_all_grains_are_tried_and_the_least_volume_of_training_wins() -> None:
     loaded = load_model("lenet5")
-    placement = api.run(loaded.module, loaded.sample, settings(), time_limit_s=4)
+    placement = api.run(loaded.module, loaded.sample, settings(), watch=api.Watch(4))
     plans = [placement.plan, *(other.plan for other in placement.others)]
     volumes = [plan.metrics.training_volume_bytes for plan in plans]
     assert volumes == sorted(volumes)
@@ -159,12 +159,12 @@ def test_a_grain_without_a_placement_is_named_beside_the_others() -> None:
     """Two equal layers that are never split, on three parts; their rows may be."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 48, bias=False), nn.Linear(48, 48, bias=False))
     asked = settings(model="pair", k=3, batch=12, fc="whole")
-    placement = api.run(model, torch.zeros(2, 3, 4, 4), asked, time_limit_s=2)
+    placement = api.run(model, torch.zeros(2, 3, 4, 4), asked, watch=api.Watch(2))
     assert placement.plan.settings.grain == "hybrid"
     assert "cannot be met at k=3" in placement.refused["coarse"]
     assert {row.method: row.has_figures for row in api.grain_rows(placement)} == {"coarse": False, "fine": False}
     with pytest.raises(BalanceError, match="cannot be met at k=3"):
-        api.run(model, torch.zeros(2, 3, 4, 4), replace(asked, batch=1, imbalance=0.0), time_limit_s=2)
+        api.run(model, torch.zeros(2, 3, 4, 4), replace(asked, batch=1, imbalance=0.0), watch=api.Watch(2))
 
 
 @pytest.mark.parametrize(("partitioner", "grain"), [("kahypar", "coarse"), ("dataparallel", "hybrid")])

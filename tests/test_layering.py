@@ -63,6 +63,7 @@ MAY_IMPORT = {
         "hyperplace.compiling",
         "hyperplace.files",
         "hyperplace.planning",
+        "hyperplace.search",
         "hyperplace.steps.build",
         "hyperplace.steps.emit",
         "hyperplace.steps.schedule",

@@ -21,8 +21,8 @@ from torch.nn import functional as F
 import hyperplace
 from hyperplace.errors import FileError, HyperplaceError, TrainingError
 from hyperplace.runtime import RunSettings, Trainer, Training, load_checkpoint, save_checkpoint
-from hyperplace.runtime.gate import Gate
 from hyperplace.runtime.transport import Stopped
+from hyperplace.runtime.transport.threads import Gate
 
 (X, Y), (OTHER_X, OTHER_Y) = batches(2)
 STRIDE = {"lines": 29, "bytecodes": 211}

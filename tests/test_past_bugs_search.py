@@ -30,7 +30,7 @@ from hyperplace.files.profile import cache_path, profile_text
 from hyperplace.files.write import write_text
 from hyperplace.models import load_model
 from hyperplace.report.plan import better_lines, parts_table
-from hyperplace.search import compiled, search
+from hyperplace.search import Watch, compiled, search
 from hyperplace.search.race import Stop, Task, race
 from hyperplace.steps.partition import sandbox
 from hyperplace.values.comparison import ComparisonRow
@@ -58,7 +58,7 @@ def test_the_time_limit_holds_for_all_grains_together(grain):
     """Blocksnet with a limit of 5 s took 77 s: only some searches looked at the clock, and each grain set it back."""
     loaded = load_model("blocksnet")
     settings = Settings(model="blocksnet", k=3, imbalance=0.1, grain=grain, partitioner="auto", costs="flops", batch=32)
-    placement = planning.run(loaded.module, loaded.sample, settings, time_limit_s=2)
+    placement = planning.run(loaded.module, loaded.sample, settings, watch=Watch(2))
     assert placement.seconds["partition"] < 4
     assert placement.plan.metrics.feasible
     assert placement.left_out or not placement.plan.metrics.is_cut_short
@@ -100,7 +100,7 @@ def test_a_cold_cache_does_not_hold_up_the_answer(monkeypatch):
     settings = Settings(model="lenet5", k=8, imbalance=0.3, grain="coarse", partitioner="auto", costs="flops", batch=32)
     begin = time.monotonic()
     try:
-        search(graph, planning.profile(graph, costs="flops"), settings, time_limit_s=2, on_left_out=left_out.append)
+        search(graph, planning.profile(graph, costs="flops"), settings, Watch(2, on_left_out=left_out.append))
     finally:
         sleeper.kill()
         sleeper.wait(30)

@@ -22,11 +22,11 @@ import hyperplace
 from hyperplace import search
 from hyperplace.errors import BalanceError, HyperplaceError, PartitionerTimeout, UsageError
 from hyperplace.models import load_model
-from hyperplace.search import best, coarse, fine, problem
+from hyperplace.search import Watch, best, coarse, fine, problem
 from hyperplace.steps.capture import capture
 from hyperplace.steps.partition import partition
 from hyperplace.steps.place import place
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.steps.symmetric import hybrid_local, local
 from hyperplace.values.capacities import Capacities
 from hyperplace.values.layout import layout_of, partition_of
@@ -77,9 +77,9 @@ def settings(k, partitioner="auto", imbalance=0.1, grain="coarse", fc="neurons",
     )
 
 
-def searched(model, asked, time_limit_s=30.0, **more):
+def searched(model, asked, time_limit_s=30.0, on_progress=lambda text: None):
     """Search and check what every result must keep."""
-    layout = search.search(*model, asked, time_limit_s=time_limit_s, **more)
+    layout = search.search(*model, asked, Watch(time_limit_s, on_progress=on_progress))
     hypergraph = search.hypergraph_of(*model, layout, asked)
     found = partition_of(layout, hypergraph)
     volume = volume_bytes(hypergraph, found)
@@ -222,7 +222,7 @@ def test_more_parts_than_filters_leave_the_rows(monkeypatch):
     monkeypatch.setattr(hybrid_local, "search_modes", few)
     with torch.device("meta"):
         model = graphed(nn.Conv2d(1, 8, 3), torch.empty(2, 1, 8, 8))
-    grains = search.search_grains(*model, settings(16, imbalance=0.5), time_limit_s=2.0)
+    grains = search.search_grains(*model, settings(16, imbalance=0.5), Watch(2.0))
     assert "more than the" in grains["coarse"]
     assert "begins with a coarse placement" in grains["fine"]
     assert grains["hybrid"].is_feasible
@@ -236,7 +236,7 @@ def test_kernels_heavier_than_their_filters_leave_the_other_grains(monkeypatch):
     graph, profile = tiny()
     uneven = [replace(cost, kernel=cost.kernel * 10**n) for n, cost in enumerate(profile.layers)]
     heavy = replace(profile, layers=tuple(uneven))
-    grains = search.search_grains(graph, heavy, settings(2, imbalance=0.1), time_limit_s=2.0)
+    grains = search.search_grains(graph, heavy, settings(2, imbalance=0.1), Watch(2.0))
     assert "no fine placement" in grains["fine"]
     assert grains["coarse"].is_feasible
     assert grains["hybrid"].is_feasible
@@ -319,7 +319,7 @@ def test_a_fault_in_a_lane_reaches_the_caller(monkeypatch, module, where, k):
 
     monkeypatch.setattr(module, where, broken)
     with pytest.raises(RuntimeError, match=f"{where} is broken"):
-        search.search(*tiny(), settings(k, imbalance=0.5), time_limit_s=5)
+        search.search(*tiny(), settings(k, imbalance=0.5), Watch(5))
 
 
 @pytest.mark.timeout(60)
@@ -328,7 +328,7 @@ def test_a_fault_in_the_progress_reaches_the_caller():
         raise RuntimeError("no terminal")
 
     with pytest.raises(RuntimeError, match="no terminal"):
-        search.search(*tiny(), settings(2, imbalance=0.5), time_limit_s=5, on_progress=broken)
+        search.search(*tiny(), settings(2, imbalance=0.5), Watch(5, on_progress=broken))
 
 
 @pytest.mark.timeout(60)
@@ -362,7 +362,7 @@ def test_an_interrupt_among_the_grains_returns_the_best_of_each_so_far(monkeypat
             _thread.interrupt_main()
 
     try:
-        found = search.search_grains(*zoo("lenet5"), settings(3, grain="auto"), on_progress=interrupt)
+        found = search.search_grains(*zoo("lenet5"), settings(3, grain="auto"), Watch(on_progress=interrupt))
     except KeyboardInterrupt:  # would end the whole test run
         pytest.fail("what was found is lost")
     assert found["coarse"].layout.is_cut_short == (grain == "coarse")
@@ -437,7 +437,7 @@ def test_parts_may_have_capacities_of_their_own(monkeypatch, partitioner, grain)
     asked, shares = settings(3, partitioner, grain=grain), (3.0, 1.0, 2.0)
     for order in ((0, 1, 2), (2, 0, 1)):
         capacities = Capacities.shared([shares[part] for part in order], 0.2)
-        layout = search.search(*tiny(), asked, time_limit_s=5.0, capacities=capacities)
+        layout = search.search(*tiny(), asked, Watch(5.0), capacities=capacities)
         hypergraph = search.hypergraph_of(*tiny(), layout, asked)
         work = work_per_part(hypergraph, partition_of(layout, hypergraph))
         assert capacities.admit(work)
@@ -450,8 +450,8 @@ def test_capacities_that_cannot_be_met_are_told():
         model = graphed(module, torch.empty(2, 3, 4, 4))
     asked = settings(2, fc="whole")
     with pytest.raises(BalanceError, match=r"no placement within Capacities\(1.2, 0.8 of the average\)"):
-        search.search(*model, asked, time_limit_s=2.0, capacities=Capacities([1.2, 0.8]))
-    layout = search.search(*model, asked, time_limit_s=2.0, capacities=Capacities([0.67, 1.34]))
+        search.search(*model, asked, Watch(2.0), capacities=Capacities([1.2, 0.8]))
+    layout = search.search(*model, asked, Watch(2.0), capacities=Capacities([0.67, 1.34]))
     assert layout.num_parts == 2
 
 
@@ -470,7 +470,7 @@ def test_the_best_is_chosen_by_the_objective(monkeypatch, grain):
 
     objective = search.Objective("cells", cells_of_part_1)
     asked = settings(2, imbalance=0.3, grain=grain)
-    layout = search.search(*tiny(), asked, time_limit_s=5.0, objective=objective, on_progress=shown.append)
+    layout = search.search(*tiny(), asked, Watch(5.0, on_progress=shown.append), objective=objective)
     assert layout.bound_bytes is None, "bounds are of bytes"
     balanced = [cost for cost, layout in judged if is_balanced(layout, asked)]
     assert min(balanced) < max(balanced)

@@ -10,13 +10,13 @@ from torch import nn
 
 from hyperplace.errors import BalanceError, UsageError
 from hyperplace.models import ZOO, load_model
-from hyperplace.search import hypergraph_of, search
+from hyperplace.search import Watch, hypergraph_of, search
 from hyperplace.search.candidate import judged
 from hyperplace.search.problem import Problem
 from hyperplace.steps.build import build, build_hybrid_runs
 from hyperplace.steps.capture import capture
 from hyperplace.steps.place import place
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.steps.symmetric import hybrid_local, local
 from hyperplace.steps.symmetric.hybrid_arrange import arrange_modes
 from hyperplace.values.layout import Layout, Plane, layout_of
@@ -85,14 +85,14 @@ def test_shares_lie_as_they_are_counted(name, seed):
 @pytest.mark.parametrize("k", [2, 3])
 def test_never_worse_than_what_there_is_at_the_same_balance(name, k):
     graph, profile, settings = graph_of(name), count_flops(graph_of(name), BATCH), settings_of(name, k)
-    layout = search(graph, profile, settings, time_limit_s=2)
+    layout = search(graph, profile, settings, Watch(2))
     plan = place(graph, profile, layout, settings)
     assert plan.metrics.feasible
     assert layout.bound_bytes is None or layout.bound_bytes <= plan.metrics.training_volume_bytes
     coarse = ("layerwise", "incremental", "horizontal", "kahypar", "local", "auto")
     for grain, partitioner in (("hybrid", "dataparallel"), *(("coarse", other) for other in coarse)):
         given = replace(settings, grain=grain, partitioner=partitioner)
-        metrics = place(graph, profile, search(graph, profile, given, time_limit_s=1), given).metrics
+        metrics = place(graph, profile, search(graph, profile, given, Watch(1)), given).metrics
         if metrics.feasible:
             assert plan.metrics.training_volume_bytes <= metrics.training_volume_bytes, partitioner
 

@@ -22,7 +22,7 @@ from hyperplace.runtime import Trainer
 from hyperplace.training.learner import Learner
 from hyperplace.values.bench import Bench, BenchRow
 from hyperplace.values.images import Shape
-from hyperplace.values.machine import machine_line
+from hyperplace.values.profile import machine_line
 from hyperplace.values.timeline import Timeline
 
 NUM_CLASSES = 10

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from hyperplace.files.records import parse_record, record_text
 from hyperplace.values.graph import Graph
-from hyperplace.values.machine import machine_line
-from hyperplace.values.profile import Profile
+from hyperplace.values.profile import Profile, machine_line
 
 VERSION = 3  # 2: the mark of the model; 3: passes apart, of tails and halves too
 

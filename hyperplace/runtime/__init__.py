@@ -1,15 +1,22 @@
 """What generated programs are made of, and what trains them: threads, messages, weights over time."""
 
 from hyperplace.runtime.checkpoint import load_checkpoint, save_checkpoint
-from hyperplace.runtime.devices import device_faults
-from hyperplace.runtime.dropout import alpha_dropout, dropout, feature_alpha_dropout, feature_dropout
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.main import main
-from hyperplace.runtime.memory import constant, store
-from hyperplace.runtime.norms import joint, normalise, statistics, track
-from hyperplace.runtime.part import Part
-from hyperplace.runtime.run_settings import RunSettings
-from hyperplace.runtime.runnable import Runnable, program, runnable
+from hyperplace.runtime.operations import (
+    alpha_dropout,
+    constant,
+    dropout,
+    feature_alpha_dropout,
+    feature_dropout,
+    joint,
+    normalise,
+    statistics,
+    store,
+    track,
+)
+from hyperplace.runtime.run_settings import RunSettings, device_faults
+from hyperplace.runtime.runnable import Part, Runnable, program, runnable
 from hyperplace.runtime.trainer import Trainer
 from hyperplace.runtime.weights import Training
 from hyperplace.values.call import Rows

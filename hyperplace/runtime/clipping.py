@@ -10,8 +10,7 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
-from hyperplace.runtime.endpoint import Endpoint
-from hyperplace.runtime.transport import NORMS
+from hyperplace.runtime.transport import NORMS, Endpoint
 from hyperplace.runtime.weights import Weights
 
 EPSILON = 1e-6  # what clip_grad_norm_ adds to the norm

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from hyperplace.errors import TrainingError
-from hyperplace.runtime.bell import Bell
 from hyperplace.runtime.journal import Doing
 from hyperplace.runtime.losses import Loss
+from hyperplace.runtime.transport.threads import Bell
 from hyperplace.values.program import PartProgram
 
 POLL_S = 0.2  # how often a waiting caller looks up without being called

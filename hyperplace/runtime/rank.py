@@ -14,17 +14,15 @@ from torch import Tensor
 from hyperplace.runtime.clipping import SharedNorm
 from hyperplace.runtime.commands import Command, Load, Predict, Tick, Update
 from hyperplace.runtime.criterion import PiecewiseLoss, check_reach
-from hyperplace.runtime.endpoint import Endpoint
-from hyperplace.runtime.finite import check_finite
-from hyperplace.runtime.in_flight import InFlight, Roots
 from hyperplace.runtime.journal import Journal
-from hyperplace.runtime.part import Part
+from hyperplace.runtime.passes import InFlight, Roots, check_finite
 from hyperplace.runtime.pieces import cut
 from hyperplace.runtime.precision import within
 from hyperplace.runtime.progress import Event, Fault, Finished, Lost, Predicted
 from hyperplace.runtime.replicas import Replicas
+from hyperplace.runtime.runnable import Part
 from hyperplace.runtime.saved import give_back
-from hyperplace.runtime.transport import BACKWARD, FORWARD, Stopped
+from hyperplace.runtime.transport import BACKWARD, FORWARD, Endpoint, Stopped
 from hyperplace.runtime.weights import Version, Weights
 from hyperplace.values.program import Feed, Keep, Message, Output, Program, Receive, Segment, Send
 from hyperplace.values.ranges import parse_ranges

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from hyperplace.runtime.endpoint import Endpoint
 from hyperplace.runtime.pieces import add, cut, slice_of
-from hyperplace.runtime.transport import GRADIENTS, WEIGHTS
+from hyperplace.runtime.transport import GRADIENTS, WEIGHTS, Endpoint
 from hyperplace.runtime.weights import Version, Weights
 from hyperplace.values.loans import Loan
 from hyperplace.values.program import PartProgram

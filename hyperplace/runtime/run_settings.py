@@ -1,10 +1,10 @@
-"""How mini-batches flow through the parts."""
+"""How mini-batches flow through the parts, and where these may run."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from hyperplace.errors import UsageError
-from hyperplace.runtime.devices import device_faults
 from hyperplace.values.arguments import count_faults
 
 SCHEDULES = ("async", "sync")
@@ -44,3 +44,18 @@ class RunSettings:
             yield "micro_batches are for the sync schedule; async overlaps whole mini-batches"
         for device in self.devices:
             yield from device_faults("devices:", device)
+
+
+def device_faults(argument: str, name: Any) -> Iterator[str]:
+    """Say why nothing can run on a device; `argument` is where the user named it."""
+    import torch
+
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        yield f"{argument} {name} is no device; give cpu or cuda:0, or several such as cuda:0,cuda:1"
+        return
+    if device.type not in ("cpu", "cuda"):
+        yield f"{argument} {name} is not supported; give cpu or cuda:0"
+    elif device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        yield f"{argument} {name} is not here: this machine has {torch.cuda.device_count()} GPUs"

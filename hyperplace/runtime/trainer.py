@@ -10,14 +10,13 @@ from torch import Tensor
 from hyperplace.errors import TrainingError, UsageError
 from hyperplace.runtime.calls import Calls, one_at_a_time
 from hyperplace.runtime.commands import Batch, Command, Load, Predict, Tick, Update
-from hyperplace.runtime.crew import Crew
+from hyperplace.runtime.crew import Crew, made_ranks
 from hyperplace.runtime.criterion import check_loss
 from hyperplace.runtime.journal import timeline_of
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.optimizers import check_optimizers
 from hyperplace.runtime.precision import autocasts
 from hyperplace.runtime.progress import Progress
-from hyperplace.runtime.ranks import made_ranks
 from hyperplace.runtime.run_settings import RunSettings
 from hyperplace.runtime.runnable import Runnable
 from hyperplace.runtime.saved import Saved

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from hyperplace.errors import UsageError
 from hyperplace.runtime.optimizers import check_factory, made_optimizer, made_scheduler
-from hyperplace.runtime.part import Part
 from hyperplace.runtime.pieces import slice_of
+from hyperplace.runtime.runnable import Part
 from hyperplace.values.arguments import is_number
 from hyperplace.values.program import Piece
 

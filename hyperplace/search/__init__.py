@@ -10,18 +10,19 @@ from hyperplace.search.best import OnProgress
 from hyperplace.search.candidate import Candidate
 from hyperplace.search.names import BASELINES, NAMES, SYMMETRIC, only_grain
 from hyperplace.search.problem import Objective
-from hyperplace.search.search import check_name, hypergraph_of, limited, search, search_grains
+from hyperplace.search.search import UNWATCHED, Watch, check_name, hypergraph_of, search, search_grains
 
 __all__ = [
     "BASELINES",
     "NAMES",
     "SYMMETRIC",
+    "UNWATCHED",
     "Candidate",
     "Objective",
     "OnProgress",
+    "Watch",
     "check_name",
     "hypergraph_of",
-    "limited",
     "only_grain",
     "search",
     "search_grains",

@@ -2,6 +2,7 @@
 
 import math
 from contextlib import suppress
+from dataclasses import dataclass
 
 from hyperplace.errors import BalanceError, PartitionerError, UsageError
 from hyperplace.search.best import OnProgress
@@ -21,29 +22,54 @@ from hyperplace.values.plan import Settings
 from hyperplace.values.profile import Profile
 
 
+@dataclass(frozen=True)
+class Watch:
+    """How long a search may take, who hears of it, and how Ctrl-C ends it.
+
+    All searches together end at the time limit, 0 means none. `on_progress` gets a line whenever one finds something,
+    `on_left_out` in the end the name of each that the limit has cut or prevented. Ctrl-C ends a search with the best so
+    far, or, unless `keeps_best`, as any other work.
+    """
+
+    time_limit_s: float = 20.0
+    keeps_best: bool = True
+    on_progress: OnProgress = lambda text: None
+    on_left_out: OnProgress = lambda what: None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.time_limit_s) and self.time_limit_s >= 0):
+            raise UsageError(f"time limit {self.time_limit_s} is no number of seconds; give 0 (none) or more")
+
+    def end(self, stop: Stop) -> None:
+        """Say what was left out, and, where that is wanted, that the user has interrupted."""
+        if stop.is_interrupted and not self.keeps_best:
+            raise KeyboardInterrupt
+        for what in stop.left_out:
+            self.on_left_out(what)
+
+
+UNWATCHED = Watch()
+
+
 def search(
     graph: Graph,
     profile: Profile,
     settings: Settings,
+    watch: Watch = UNWATCHED,
     *,
-    time_limit_s: float = 20.0,
-    on_progress: OnProgress = lambda text: None,
-    on_left_out: OnProgress = lambda what: None,
-    keeps_best: bool = True,
     coarse: Layout | None = None,
     capacities: Capacities | None = None,
     objective: Objective | None = None,
 ) -> Layout:
     """Return the best balanced layout that the settings' partitioner finds.
 
-    All searches together end at `time_limit_s`, 0 means none; `on_left_out` gets the name of each that was cut or left
-    out. A general partitioner asked for by name runs its one course instead. A search that was not cut gives the same
-    result for the same seed. Ctrl-C ends it with the best so far, or, unless `keeps_best`, as any other work.
-    `coarse` is a layout for the other grains to begin with; without one it is searched for first. `capacities` replace
-    those of the imbalance, and `objective` the bytes by which the best is chosen.
+    A general partitioner asked for by name runs its one course, whatever the time limit. A search that was not cut
+    gives the same result for the same seed. `coarse` is a layout for the other grains to begin with; without one it is
+    searched for first. `capacities` replace those of the imbalance, and `objective` the bytes by which the best is
+    chosen.
     """
     check_name(settings.partitioner)
-    stop = limited(time_limit_s)
+    stop = Stop(watch.time_limit_s)
     problem = Problem(graph, profile, settings, capacities, objective)
     if settings.partitioner == "dataparallel":
         problem = problem.with_blocks(1, settings.k)  # it needs just as many blocks of rows
@@ -52,8 +78,8 @@ def search(
         return layout_of(problem.blocks, found, settings.batch)
     given = judged(problem.with_grain("coarse"), coarse) if coarse else None
     search_grain = {"coarse": _coarse, "fine": _fine, "hybrid": _hybrid}[settings.grain]
-    best = search_grain(problem, stop, on_progress, given)
-    _tell(stop, on_left_out, keeps_best=keeps_best)
+    best = search_grain(problem, stop, watch.on_progress, given)
+    watch.end(stop)
     return best.layout
 
 
@@ -61,19 +87,16 @@ def search_grains(
     graph: Graph,
     profile: Profile,
     settings: Settings,
+    watch: Watch = UNWATCHED,
     *,
-    time_limit_s: float = 20.0,
-    on_progress: OnProgress = lambda text: None,
-    on_left_out: OnProgress = lambda what: None,
-    keeps_best: bool = True,
     capacities: Capacities | None = None,
     objective: Objective | None = None,
 ) -> Grains:
     """Return the best balanced layout of every grain, or why there is none, by one of the SYMMETRIC partitioners."""
     check_name(settings.partitioner)
-    stop = limited(time_limit_s)
-    grains = all_grains(Problem(graph, profile, settings, capacities, objective), stop, on_progress)
-    _tell(stop, on_left_out, keeps_best=keeps_best)
+    stop = Stop(watch.time_limit_s)
+    grains = all_grains(Problem(graph, profile, settings, capacities, objective), stop, watch.on_progress)
+    watch.end(stop)
     return grains
 
 
@@ -94,21 +117,6 @@ def check_name(partitioner: str) -> None:
     """Refuse a partitioner that does not exist."""
     if partitioner not in NAMES:
         raise UsageError(f"partitioner {partitioner!r} is unknown; choose one of {', '.join(NAMES)}")
-
-
-def _tell(stop: Stop, on_left_out: OnProgress, *, keeps_best: bool) -> None:
-    """Say what was left out, and, where that is wanted, that the user has interrupted."""
-    if stop.is_interrupted and not keeps_best:
-        raise KeyboardInterrupt
-    for what in stop.left_out:
-        on_left_out(what)
-
-
-def limited(time_limit_s: float) -> Stop:
-    """Return the stop at the time limit, from now; 0 means none."""
-    if not (math.isfinite(time_limit_s) and time_limit_s >= 0):
-        raise UsageError(f"time limit {time_limit_s} is no number of seconds; give 0 (none) or more")
-    return Stop(time_limit_s)
 
 
 def _coarse(problem: Problem, stop: Stop, on_progress: OnProgress, given: Candidate | None) -> Candidate:

@@ -1,9 +1,9 @@
 """Train a planned model on a data set, epoch by epoch: progress, checkpoints, resuming, the plain loop beside it."""
 
+from hyperplace.training.epoch import Snapshot
 from hyperplace.training.run import Outcome, train
 from hyperplace.training.sets import Sets, load_sets
 from hyperplace.training.settings import DATA, Flow, TrainSettings
-from hyperplace.training.snapshot import Snapshot
 from hyperplace.training.versus import train_beside_plain
 
 __all__ = ["DATA", "Flow", "Outcome", "Sets", "Snapshot", "TrainSettings", "load_sets", "train", "train_beside_plain"]

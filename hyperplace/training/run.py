@@ -12,12 +12,11 @@ from torch import nn
 from hyperplace import api
 from hyperplace.errors import FileError, TrainingError, UsageError
 from hyperplace.runtime.checkpoint import read_checkpoint, restore, save_checkpoint
-from hyperplace.training.epoch import Epoch, OnSnapshot, Progress
+from hyperplace.training.epoch import Epoch, OnSnapshot, Progress, Snapshot
 from hyperplace.training.interrupt import Interrupt
 from hyperplace.training.learner import Judge
 from hyperplace.training.sets import Sets
 from hyperplace.training.settings import Flow, TrainSettings
-from hyperplace.training.snapshot import Snapshot
 from hyperplace.values.history import HistoryRow
 from hyperplace.values.plan import Plan
 

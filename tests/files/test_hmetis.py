@@ -3,7 +3,7 @@ from file_examples import hypergraph, hypergraphs, replace_line
 from hypothesis import given
 
 from hyperplace.errors import FileError
-from hyperplace.files.hmetis import hmetis_text, parse_hmetis
+from hyperplace.files.hypergraph import hmetis_text, parse_hmetis
 
 SAMPLE = """\
 3 4 11

@@ -5,7 +5,7 @@ from file_examples import hypergraph, hypergraphs, replace_line, thesis_sample
 from hypothesis import given
 
 from hyperplace.errors import FileError
-from hyperplace.files.patoh import parse_patoh, patoh_text
+from hyperplace.files.hypergraph import parse_patoh, patoh_text
 from hyperplace.values.hypergraph import Labels
 
 SAMPLE = (Path(__file__).parents[1] / "figure_3_5.patoh").read_text()

@@ -3,7 +3,7 @@ from file_examples import INT32_MAX, hypergraph, hypergraphs
 from hypothesis import given
 
 from hyperplace.errors import FileError, PartitionerOverflow
-from hyperplace.files.patoh import parse_patoh, patoh_text
+from hyperplace.files.hypergraph import parse_patoh, patoh_text
 from hyperplace.values.hypergraph import Labels
 
 

@@ -7,7 +7,7 @@ from torch import nn
 from hyperplace.report import plain_text, profile_document
 from hyperplace.report.profile import profile_table
 from hyperplace.steps.capture import capture
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.values.profile import LayerCost, Profile, Timing, Work
 
 TIMING = Timing(2, 5, Work(0.002, 0.004), Work(0.001, 0.001), 0.003, Work(0.0015, 0.003), Work(), 0.25)

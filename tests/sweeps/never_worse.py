@@ -20,11 +20,11 @@ from sweep_rows import append_row, read_rows
 
 from hyperplace.errors import HyperplaceError
 from hyperplace.models import ZOO, load_model
-from hyperplace.search import hypergraph_of, search
+from hyperplace.search import Watch, hypergraph_of, search
 from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
 from hyperplace.steps.partition import partition
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.steps.symmetric import local
 from hyperplace.values.layout import partition_of
 from hyperplace.values.partition import is_feasible, volume_bytes, work_per_part
@@ -98,7 +98,7 @@ def case(name, hypergraph, graph, profile, k):
 def _auto(graph, profile, settings, time_limit_s):
     """Return the MiB of the placement that is found, and by whom."""
     try:
-        layout = search(graph, profile, settings, time_limit_s=time_limit_s)
+        layout = search(graph, profile, settings, Watch(time_limit_s))
     except HyperplaceError:
         return float("inf"), "nobody"
     hypergraph = hypergraph_of(graph, profile, layout, settings)

@@ -10,7 +10,7 @@ from share_cases import captured
 from hyperplace.errors import HyperplaceError, UsageError
 from hyperplace.steps.build import build
 from hyperplace.steps.place import check_volume, place
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.values.layout import NOBODY, Layout, Plane, layout_of, partition_of
 from hyperplace.values.partition import Partition, volume_bytes, work_per_part
 from hyperplace.values.plan import Settings

@@ -8,7 +8,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from torch import Tensor
+from torch import Tensor, device
+
+from hyperplace.runtime.journal import Journal
 
 FORWARD, BACKWARD = "forward", "backward"
 GRADIENTS, WEIGHTS = "gradients", "weights"  # of copies: to the owner, and from it
@@ -54,3 +56,28 @@ class Transport(Protocol):
 
     def abort(self) -> None:
         """Let nobody begin to write weights, and everybody who waits give up."""
+
+
+class Endpoint:
+    """Sends as it is told; what it receives is brought to the rank's device, and the wait is noted."""
+
+    def __init__(self, part: int, transport: Transport, where: device, journal: Journal) -> None:
+        self.part, self.transport, self._device, self._journal = part, transport, where, journal
+
+    def send(
+        self,
+        batch: int,
+        way: str,
+        item: int | str,
+        target: int,
+        tensor: Tensor | None,
+        *,
+        like: Tensor | None = None,
+        planned: bool = True,
+    ) -> None:
+        self.transport.send(Key(batch, way, item, self.part, target), tensor, like=like, planned=planned)
+
+    def receive(self, batch: int, way: str, item: int | str, source: int) -> Tensor | None:
+        key = Key(batch, way, item, source, self.part)
+        found = self._journal.timed("wait", lambda: self.transport.receive(key))
+        return None if found is None else found.to(self._device)

@@ -7,12 +7,13 @@ groups and slices force more are there more.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from hyperplace.values.arrays import Ints
-from hyperplace.values.graph import Graph, Layer, Reads, Rule
+from hyperplace.values.graph import Graph, Layer, Operand, Reads, Rule
 from hyperplace.values.layout import Layout
 from hyperplace.values.ties import Edges, pass_on_edges
 
@@ -84,3 +85,30 @@ def _cuts(edges: list[int], size: int) -> list[int]:
         pieces = -(-(stop - start) // size)
         cuts += [start + i * (stop - start) // pieces for i in range(pieces)]
     return cuts
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A block of a producer as a range of an operand's channels."""
+
+    layer: str
+    block: int
+    start: int
+    stop: int
+
+
+def spans(edges: Ints) -> Ints:
+    return np.column_stack([edges[:-1], edges[1:]])
+
+
+def pieces_of(operand: Operand, edges: dict[str, Ints]) -> list[Piece]:
+    """Return the producers' blocks that make up an operand, in the order of its channels."""
+    pieces = []
+    for first, source in operand.located():
+        cuts = edges[source.layer]
+        low, high = np.searchsorted(cuts, source.start, "right") - 1, np.searchsorted(cuts, source.stop, "left")
+        for block in range(int(low), int(high)):
+            start = max(int(cuts[block]), source.start) - source.start
+            stop = min(int(cuts[block + 1]), source.stop) - source.start
+            pieces.append(Piece(source.layer, block, first + start * source.width, first + stop * source.width))
+    return pieces

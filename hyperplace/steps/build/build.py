@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyperplace.errors import UsageError
-from hyperplace.steps.build.blocks import cuts_of, filter_blocks, is_solid, row_edges
+from hyperplace.steps.build.blocks import Piece, cuts_of, filter_blocks, is_solid, pieces_of, row_edges, spans
 from hyperplace.steps.build.hybrid import add_cells
 from hyperplace.steps.build.nets import Assembly
-from hyperplace.steps.build.pieces import Piece, pieces_of, spans
 from hyperplace.values.arrays import Ints
 from hyperplace.values.graph import Graph, Layer
 from hyperplace.values.hypergraph import Hypergraph

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyperplace.steps.build.blocks import is_solid
+from hyperplace.steps.build.blocks import is_solid, pieces_of, spans
 from hyperplace.steps.build.nets import Assembly
-from hyperplace.steps.build.pieces import pieces_of, spans
 from hyperplace.values.arrays import Ints
 from hyperplace.values.graph import Layer
 from hyperplace.values.profile import Profile

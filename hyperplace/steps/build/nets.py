@@ -1,11 +1,14 @@
-"""Collect vertices and nets one layer after the other, and hand them over as a Hypergraph."""
+"""Collect vertices and nets one layer after the other, and hand them over as a Hypergraph with whole weights.
+
+Partitioners add weights up in 32 bits. Counted work is divided by its greatest common divisor, which loses nothing;
+measured work is rounded to a tick fine enough that no layer notices.
+"""
 
 import numpy as np
 
-from hyperplace.steps.build.scale import whole_weights
 from hyperplace.values.arrays import Floats, Ints
 from hyperplace.values.graph import Graph
-from hyperplace.values.hypergraph import Hypergraph, Labels
+from hyperplace.values.hypergraph import INT32_MAX, Hypergraph, Labels
 
 
 class Assembly:
@@ -75,3 +78,16 @@ class Assembly:
         offsets = np.concatenate([[0], np.cumsum([len(net) for net in self._nets])])
         pins = np.concatenate(self._nets) if self._nets else np.empty(0, np.int64)
         return Hypergraph(offsets, pins, weights, np.array(self._costs), work_unit, labels)
+
+
+def whole_weights(work: Floats, unit: str) -> tuple[Ints, str]:
+    """Return integer weights whose sum fits into 31 bits, and what one of them is worth."""
+    if np.all(work == np.rint(work)) and work.max(initial=0) < 2**62:
+        counts = work.astype(np.int64)
+        divisor = int(np.gcd.reduce(counts)) or 1
+        if int(counts.sum()) // divisor <= INT32_MAX:
+            return counts // divisor, f"{divisor} {unit}"
+    total = float(work.sum())
+    tick = 10.0 ** np.ceil(np.log10(total / 2**30))
+    weights = np.rint(work / tick).astype(np.int64)
+    return np.where(work > 0, np.maximum(weights, 1), 0), f"{tick:g} {unit}"

@@ -1,11 +1,13 @@
-"""The runs of a graph: what the exact and the local partitioner see instead of a hypergraph."""
+"""The runs of a graph, and what splitting their rows costs: what the symmetric searches see instead of a hypergraph."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
 from hyperplace.steps.build.blocks import is_solid
 from hyperplace.values.graph import Graph, Layer, Operand, Reads, Source
+from hyperplace.values.modes import HybridRuns
 from hyperplace.values.profile import Profile
 from hyperplace.values.runs import Links, Runs
 from hyperplace.values.ties import interchangeable_edges
@@ -70,3 +72,17 @@ def _channels(source: Source, first: int, start: int, stop: int) -> tuple[int, i
     """Return the operand's channels that come from filters start..stop of the source's layer."""
     low, high = max(start, source.start), min(stop, source.stop)
     return first + (low - source.start) * source.width, first + (high - source.start) * source.width
+
+
+def build_hybrid_runs(graph: Graph, profile: Profile, *, fc: str = "neurons") -> HybridRuns:
+    """Return the graph's runs with the costs of the hybrid grain."""
+    runs = build_runs(graph, profile, fc=fc)
+    layers = [graph[name] for name in runs.layers]
+    times = np.array([1 + (layer.name in graph.learning) for layer in layers])
+    copies = [2 * layer.filter_parameter_bytes + 4 * layer.filter_statistics_bytes for layer in layers]
+    return HybridRuns(
+        replace(runs, map_bytes=runs.map_bytes * times),
+        profile.batch,
+        copy_bytes=runs.sizes * np.array(copies),
+        splits_rows=np.array([graph.splits_rows(layer) for layer in layers], np.int64),
+    )

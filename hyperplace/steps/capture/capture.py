@@ -19,11 +19,10 @@ from torch.utils._pytree import tree_leaves
 from hyperplace.errors import UsageError
 from hyperplace.steps.capture.alone import alone
 from hyperplace.steps.capture.export import Exported, export, export_for
-from hyperplace.steps.capture.faithful import watched
+from hyperplace.steps.capture.faithful import evaluates_alike, takes_one_row, watched
 from hyperplace.steps.capture.saved import saved_bytes
 from hyperplace.steps.capture.sizes import UnknownSize
 from hyperplace.steps.capture.tracer import Tracer
-from hyperplace.steps.capture.uses import evaluates_alike, takes_one_row
 from hyperplace.values.graph import Graph
 
 

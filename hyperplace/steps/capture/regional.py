@@ -12,8 +12,7 @@ from torch.fx import Node
 
 from hyperplace.errors import ModelError
 from hyperplace.steps.capture.aliases import base_of, is_random, op_name, tracked, written
-from hyperplace.steps.capture.book import Book, flat_views, operand
-from hyperplace.steps.capture.drafts import Draft
+from hyperplace.steps.capture.book import Book, Draft, flat_views, operand
 from hyperplace.steps.capture.export import WITHIN
 from hyperplace.steps.capture.nodes import counted_macs, tensors_of
 from hyperplace.steps.capture.regions import Region

@@ -14,8 +14,7 @@ from torch.fx import Node
 
 from hyperplace.errors import ModelError
 from hyperplace.steps.capture.aliases import is_in_place, op_name, tracked, viewed
-from hyperplace.steps.capture.book import Book, flat_views, operand
-from hyperplace.steps.capture.drafts import Draft
+from hyperplace.steps.capture.book import Book, Draft, flat_views, operand
 from hyperplace.steps.capture.export import NO_GRAD, Exported
 from hyperplace.steps.capture.nodes import counted_macs, shape_made, state_bytes, tensors_of
 from hyperplace.steps.capture.regional import add_region

@@ -4,14 +4,13 @@ from dataclasses import replace
 
 from hyperplace.steps.lower.calls import argument_names, arguments, call_text, op_name
 from hyperplace.steps.lower.holdings import Slice, pick
-from hyperplace.steps.lower.names import Names
 from hyperplace.steps.lower.norms import carried, carried_name, read_in_run, runs
 from hyperplace.steps.lower.normtext import NormText
 from hyperplace.steps.lower.operands import Operands, slice_text
 from hyperplace.steps.lower.pieces import Pieces
 from hyperplace.steps.lower.sharing import Sharing
 from hyperplace.steps.lower.steps import PartSteps, Step, Tile
-from hyperplace.steps.lower.text import Lines, joined
+from hyperplace.steps.lower.text import Lines, Names, joined
 from hyperplace.steps.lower.tiles import TileText
 from hyperplace.values.channels import kernel_axes
 from hyperplace.values.graph import Graph, Layer, Ref

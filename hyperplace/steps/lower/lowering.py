@@ -1,16 +1,16 @@
-"""A plan on its way to steps: the parts so far, and what all kinds of layers need to add to them."""
+"""A plan on its way to steps: the parts so far, what all kinds of layers add to them, and the types of messages."""
 
 from dataclasses import replace
 
 from hyperplace.steps.lower.holdings import Held, wanted
-from hyperplace.steps.lower.names import Names
-from hyperplace.steps.lower.norms import read_in_run
+from hyperplace.steps.lower.norms import norm_width, read_in_run, runs
 from hyperplace.steps.lower.sharing import sharings
 from hyperplace.steps.lower.steps import PartSteps, Sent, Step, Tile
-from hyperplace.steps.lower.types import output_type
-from hyperplace.values.graph import Graph, Layer, TensorType
-from hyperplace.values.plan import Owner, Plan, PlannedLayer, Range, Reduction, Transfer
+from hyperplace.steps.lower.text import Names
+from hyperplace.values.graph import Graph, Layer, Rows, Rule, TensorType
+from hyperplace.values.plan import Owner, Plan, PlannedLayer, Range, Ranges, Reduction, Transfer
 from hyperplace.values.program import Message
+from hyperplace.values.ranges import count
 
 
 class Lowering:
@@ -97,3 +97,25 @@ class Lowering:
         self.messages.append(message)
         self.parts[target].received[variable] = message
         return message, variable
+
+
+def output_type(layer: Layer, result: int, filters: Ranges, rows: Range) -> tuple[TensorType, Range | None]:
+    """Return the type of filters by rows of a layer's result, and the rows where dimension 0 follows them."""
+    made = layer.makes[layer.results.index(result) if layer.results else 0]
+    shape = list(made.shape)
+    if layer.rule is not Rule.WHOLE and len(shape) > layer.channel_axis:
+        shape[layer.channel_axis] = count(filters) * layer.width
+    if not (shape and shape[0] == Rows()):
+        return TensorType(tuple(shape), made.dtype), None
+    return TensorType((rows[1] - rows[0], *shape[1:]), made.dtype), rows
+
+
+def partial_type(layer: Layer, filters: Ranges, rows: Range) -> tuple[TensorType, Range]:
+    """Return the type of partial sums of filters."""
+    anchor = layer.calls[layer.num_anchor_calls - 1]
+    return TensorType((rows[1] - rows[0], count(filters), *anchor.shape[2:]), anchor.dtype), rows
+
+
+def statistics_type(layer: Layer, run: int, filters: Ranges) -> TensorType:
+    """Return the type of what parts tell each other about the norm after a run: two numbers per channel."""
+    return TensorType((2, count(filters) * norm_width(layer, run)), runs(layer)[run + 1][0].dtype)

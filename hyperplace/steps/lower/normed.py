@@ -8,10 +8,9 @@ numbers per channel each way, and their gradients.
 from dataclasses import replace
 
 from hyperplace.steps.lower.holdings import Held
-from hyperplace.steps.lower.lowering import Lowering
+from hyperplace.steps.lower.lowering import Lowering, statistics_type
 from hyperplace.steps.lower.norms import carried, carried_name, norm_calls, numbered
 from hyperplace.steps.lower.steps import Sent, Stage, Step
-from hyperplace.steps.lower.types import statistics_type
 from hyperplace.values.graph import Layer
 from hyperplace.values.plan import PlannedLayer, Ranges
 

@@ -3,8 +3,8 @@
 from itertools import pairwise
 
 from hyperplace.steps.lower.calls import op_name, refs
-from hyperplace.steps.lower.names import Names
 from hyperplace.steps.lower.steps import Tile
+from hyperplace.steps.lower.text import Names
 from hyperplace.values.graph import Call, Layer
 
 

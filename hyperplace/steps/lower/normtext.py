@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 
 from hyperplace.steps.lower.calls import arguments
 from hyperplace.steps.lower.holdings import Held, Slice, pick
-from hyperplace.steps.lower.names import Names
 from hyperplace.steps.lower.norms import numbered
 from hyperplace.steps.lower.operands import lines_text, slice_text
 from hyperplace.steps.lower.pieces import Pieces, scaled
 from hyperplace.steps.lower.sharing import Sharing
 from hyperplace.steps.lower.steps import PartSteps, Step, Tile
-from hyperplace.steps.lower.text import Lines, joined
+from hyperplace.steps.lower.text import Lines, Names, joined
 from hyperplace.values.graph import Call, Layer, Ref
 from hyperplace.values.plan import Ranges
 from hyperplace.values.ranges import common, cut_at

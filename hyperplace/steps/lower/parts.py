@@ -9,9 +9,8 @@ from hyperplace.steps.lower.lowering import Lowering
 from hyperplace.steps.lower.norms import norm_calls, norm_width
 from hyperplace.steps.lower.operands import Operands, lines_text
 from hyperplace.steps.lower.pieces import Pieces
-from hyperplace.steps.lower.segments import Run, cut
 from hyperplace.steps.lower.sharing import tied_owners
-from hyperplace.steps.lower.steps import PartSteps, Sent, Stage, Step, Tile
+from hyperplace.steps.lower.steps import PartSteps, Run, Sent, Stage, Step, Tile, cut
 from hyperplace.steps.lower.text import Lines, canonical, index_text
 from hyperplace.values.graph import Layer, Rule
 from hyperplace.values.plan import Owner, Ranges

@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 
 from hyperplace.steps.lower.calls import op_name
 from hyperplace.steps.lower.holdings import Held, Slice, pick
-from hyperplace.steps.lower.names import ATTRIBUTES, Names
 from hyperplace.steps.lower.sharing import Sharing
-from hyperplace.steps.lower.text import index_text
+from hyperplace.steps.lower.text import ATTRIBUTES, Names, index_text
 from hyperplace.values.channels import filter_axis
 from hyperplace.values.graph import Call, Layer, Parameter
 from hyperplace.values.plan import Ranges

@@ -21,10 +21,9 @@ from hyperplace.steps.lower.calls import (
     seeded,
 )
 from hyperplace.steps.lower.groups import grouped_convolution, grouped_norm
-from hyperplace.steps.lower.names import Names
 from hyperplace.steps.lower.norms import is_norm
 from hyperplace.steps.lower.pieces import Pieces, filter_cuts, scaled
-from hyperplace.steps.lower.text import Lines
+from hyperplace.steps.lower.text import Lines, Names
 from hyperplace.values.graph import Call, Layer, Ref, Rows, Rule
 from hyperplace.values.plan import Ranges
 from hyperplace.values.ranges import count

@@ -3,13 +3,9 @@
 from collections.abc import Callable
 
 from hyperplace.errors import UsageError
-from hyperplace.steps.partition.baselines import dataparallel, horizontal, incremental, random, single
-from hyperplace.steps.partition.general import best_of
-from hyperplace.steps.partition.kahypar import kahypar
-from hyperplace.steps.partition.layerwise import layerwise
-from hyperplace.steps.partition.mtkahypar import mtkahypar
+from hyperplace.steps.partition.baselines import dataparallel, horizontal, incremental, layerwise, random, single
+from hyperplace.steps.partition.general import best_of, kahypar, mtkahypar, vcycle
 from hyperplace.steps.partition.task import Task
-from hyperplace.steps.partition.vcycle import vcycle
 from hyperplace.values.arrays import Ints
 from hyperplace.values.capacities import Capacities
 from hyperplace.values.hypergraph import Hypergraph

@@ -1,20 +1,70 @@
-"""What the general partitioners share: ask in the sandbox, judge by the true weights, repair, take the best."""
+"""The general partitioners, and what they share: ask in the sandbox, judge by the true weights, repair, take the best.
+
+The libraries themselves are imported by child.py alone, in its own process.
+"""
 
 import math
+import os
 from collections.abc import Iterable
 
 import numpy as np
 
 from hyperplace.errors import BalanceError
+from hyperplace.steps.partition.baselines import horizontal, incremental, layerwise
 from hyperplace.steps.partition.repair import packed, repaired
-from hyperplace.steps.partition.sandbox import Limits, Question, ask
+from hyperplace.steps.partition.sandbox import HERE, Limits, Question, ask
 from hyperplace.steps.partition.scale import scaled
 from hyperplace.steps.partition.task import Task
 from hyperplace.values.arrays import Ints
 from hyperplace.values.partition import Partition, max_over_avg, volume_bytes, work_per_part
 
+# How far to contract before the first partition: at most so many vertices per part, and per half of a bisection.
+# Far finds the lowest volume where the limit is loose; early still finds a balance where it is tight.
+FAR = "c-t=5\ni-c-t=10\n"
+EARLY = "c-t=160\ni-c-t=150\n"
+RUNS = (EARLY, FAR, EARLY, FAR)
+
+# Size times parts up to which there are four runs, two, and else one. A rule of thumb: coarse VGG16 stays within
+# 5 s, and the fine grain, where 50,000 vertices count for more than 100,000 pins, within 25 s.
+FOUR_RUNS = 2_000_000
+TWO_RUNS = 10_000_000
+THREAD_BYTES = 2**28  # address space of one more thread: its stack and its malloc arena
 NUM_SEEDS = 2**31  # both libraries take the seed as an int32
 NO_STARTS = np.zeros((0, 0), np.int64)
+
+
+def kahypar(task: Task) -> Ints:
+    """Return the best of a few runs: direct k-way, connectivity objective, as the kahypar.ini beside this file says.
+
+    How many depends on the size alone, so the same seed gives the same result.
+    """
+    size = (task.hypergraph.num_pins + 10 * task.hypergraph.num_vertices) * task.num_parts
+    runs = RUNS[: 4 if size <= FOUR_RUNS else 2 if size <= TWO_RUNS else 1]
+    ini = (HERE / "kahypar.ini").read_text(encoding="utf-8")
+    configurations = tuple(ini + coarsening for coarsening in runs)
+    return partition_with(task, "kahypar", Limits(task.time_limit_s, stop=task.stop), configurations=configurations)
+
+
+def mtkahypar(task: Task) -> Ints:
+    """Return one run of Mt-KaHyPar's DEFAULT preset on all cores.
+
+    A seed does not make it repeatable, not even on one thread: two calls with the same arguments may differ.
+    """
+    num_threads = os.cpu_count() or 1
+    limits = Limits(task.time_limit_s, 8 * 2**30 + num_threads * THREAD_BYTES, task.stop)
+    return partition_with(task, "mtkahypar", limits, num_threads=num_threads)
+
+
+def vcycle(task: Task) -> Ints:
+    """Return the best of the baselines, each brought within the limit and improved by V-cycles.
+
+    Mt-KaHyPar contracts inside the parts of a given partition, and refines on the way back; by its
+    DETERMINISTIC_QUALITY preset, which repeats itself and improves baselines more. DEFAULT does neither.
+    """
+    baselines = (incremental, layerwise, horizontal) if task.hypergraph.labels else (incremental,)
+    starts = np.array([repaired(task, baseline(task)) for baseline in baselines])
+    limits = Limits(task.time_limit_s, stop=task.stop)
+    return partition_with(task, "vcycle", limits, configurations=("",) * len(starts), starts=starts)
 
 
 def partition_with(

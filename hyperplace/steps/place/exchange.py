@@ -10,7 +10,7 @@ from itertools import groupby
 
 import numpy as np
 
-from hyperplace.steps.place.assignment import Assignment
+from hyperplace.steps.place.layers import Assignment
 from hyperplace.values.arrays import Ints
 from hyperplace.values.graph import Graph, Operand, Reads
 from hyperplace.values.ties import interchangeable_edges

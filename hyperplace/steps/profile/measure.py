@@ -14,12 +14,10 @@ import torch
 
 from hyperplace.errors import UsageError
 from hyperplace.steps.profile.pieces import Unrunnable, anchor_piece, sliced_piece, tail_piece
-from hyperplace.steps.profile.slices import Slice, half_channels, half_filters
 from hyperplace.steps.profile.stopwatch import time_piece, time_update
-from hyperplace.steps.profile.work import estimated_cost, measured_cost
+from hyperplace.steps.profile.work import Slice, estimated_cost, half_channels, half_filters, measured_cost
 from hyperplace.values.graph import Graph, Layer, Rule
-from hyperplace.values.machine import machine_line
-from hyperplace.values.profile import LayerCost, Profile, Timing, Work
+from hyperplace.values.profile import LayerCost, Profile, Timing, Work, machine_line
 
 # A guess of a processor's pace, only to choose the number of rows; a run should take about ENOUGH_WORK_S.
 _FLOPS_PER_S = 1e11

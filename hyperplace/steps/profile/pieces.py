@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from hyperplace.steps.profile.slices import Slice, weight_shape
+from hyperplace.steps.profile.work import Slice, weight_shape
 from hyperplace.values.graph import Call, Graph, Layer, Operand, Ref, Rows, Rule
 
 _GROUPS = 6  # where convolutions, transposed or not, take `groups`

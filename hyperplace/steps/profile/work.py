@@ -1,8 +1,24 @@
-"""From the seconds of a layer to its work per filter, per kernel and per reduced filter."""
+"""The work of a layer per filter, per kernel and per reduced filter: from multiply-adds, or from seconds of its slices.
 
-from hyperplace.steps.profile.slices import half_channels, half_filters, whole_slice
-from hyperplace.values.graph import Layer
-from hyperplace.values.profile import LayerCost, Timing, Work
+Counted are 3 x 2 x multiply-adds per mini-batch (forward, and two products backward).
+"""
+
+from dataclasses import dataclass
+
+from hyperplace.values.channels import Groups, kernel_axes
+from hyperplace.values.graph import Graph, Layer
+from hyperplace.values.profile import LayerCost, Profile, Timing, Work
+
+
+def count_flops(graph: Graph, batch: int) -> Profile:
+    """Return the analytic profile: deterministic, and the same on every machine."""
+    return Profile("flops", "flops", batch, tuple(_layer_cost(layer, batch) for layer in graph.layers))
+
+
+def _layer_cost(layer: Layer, batch: int) -> LayerCost:
+    work = 6 * layer.macs * batch
+    kernels = layer.operands[0].num_channels // layer.groups if layer.sums_channels else 1
+    return LayerCost(layer.name, analytic(work / layer.num_filters), analytic(work / (layer.num_filters * kernels)))
 
 
 def measured_cost(layer: Layer, timing: Timing, batch: int, note: str = "") -> LayerCost:
@@ -46,3 +62,46 @@ def analytic(work: float) -> Work:
     backward = work * 2 / 3
     # Exact, as the two are within a factor of two of each other: forward + backward is the same float again.
     return Work(work - backward, backward)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some filters of a layer over some of its operand's channels."""
+
+    groups: int
+    filters: int
+    channels: int
+
+    @property
+    def kernels(self) -> int:
+        """How many pairs of a filter and a channel it reads."""
+        return self.filters * (self.channels // self.groups)
+
+
+def whole_slice(layer: Layer) -> Slice:
+    return Slice(layer.groups, layer.num_filters, layer.operands[0].num_channels)
+
+
+def half_filters(layer: Layer) -> Slice | None:
+    """Return half the filters, of a grouped layer half the groups; None where the layer has but one, or no sum."""
+    if not layer.sums_channels or layer.num_filters < 2:
+        return None
+    whole = whole_slice(layer)
+    if layer.groups == 1:
+        return Slice(1, whole.filters // 2, whole.channels)
+    half = layer.groups // 2
+    return Slice(half, whole.filters // layer.groups * half, whole.channels // layer.groups * half)
+
+
+def half_channels(layer: Layer) -> Slice | None:
+    """Return all filters over half the channels of each group; None where there is but one, or no sum."""
+    if not layer.sums_channels or layer.operands[0].num_channels // layer.groups < 2:
+        return None
+    whole = whole_slice(layer)
+    return Slice(layer.groups, whole.filters, whole.channels // layer.groups // 2 * layer.groups)
+
+
+def weight_shape(layer: Layer, slice_: Slice, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the weight's shape for a slice of the layer."""
+    sides = kernel_axes(layer.kind).shape(Groups(slice_.filters, slice_.channels, slice_.groups))
+    return (*sides, *shape[2:])

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hyperplace.errors import UsageError
-from hyperplace.steps.schedule.needs import Needs, Node, needs_of
-from hyperplace.steps.schedule.schedule import durations
+from hyperplace.steps.schedule.schedule import Needs, Node, durations, needs_of
 from hyperplace.values.loans import find_loans, users_of
 from hyperplace.values.program import PartProgram, Program, Receive, Send
 from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, UPDATE, Schedule

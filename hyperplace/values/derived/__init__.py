@@ -3,7 +3,6 @@
 Whoever makes a plan uses this to finish it, and whoever meets one, from a file or by hand, to check it.
 """
 
-from hyperplace.values.derived.derive import derived
-from hyperplace.values.derived.differences import differences
+from hyperplace.values.derived.differences import derived, differences
 
 __all__ = ["derived", "differences"]

@@ -11,7 +11,7 @@ from test_build_laws import graph_of
 from hyperplace.errors import UsageError
 from hyperplace.files.hypergraph import FORMATS
 from hyperplace.steps.build import build
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.values.layout import Layout, Plane
 from hyperplace.values.partition import Partition, volume_bytes, work_per_part
 

@@ -7,7 +7,7 @@ import pytest
 from brute_build import SMALL, brute, built, small_graph
 
 from hyperplace.steps.build import build
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.values.partition import Partition, volume_bytes, work_per_part
 
 BATCH = 5

@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from hyperplace.errors import UsageError
-from hyperplace.files.patoh import patoh_text
+from hyperplace.files.hypergraph import patoh_text
 from hyperplace.models import load_model
 from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 
 FIGURE_3_5 = (Path(__file__).parents[2] / "figure_3_5.patoh").read_text()
 

@@ -17,8 +17,7 @@ from hyperplace.files.program import parse_program
 from hyperplace.models import load_model
 from hyperplace.steps.capture import capture
 from hyperplace.steps.emit import emit
-from hyperplace.steps.emit.emit import literal, words
-from hyperplace.steps.emit.fold import fold
+from hyperplace.steps.emit.emit import fold, literal, words
 from hyperplace.steps.lower import lower
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -12,7 +12,7 @@ from hyperplace.errors import UsageError
 from hyperplace.runtime import Part
 from hyperplace.steps.capture import capture
 from hyperplace.steps.lower import lower
-from hyperplace.steps.lower.names import ATTRIBUTES, Names
+from hyperplace.steps.lower.text import ATTRIBUTES, Names
 
 ODD = [
     'a"""\nabort()',

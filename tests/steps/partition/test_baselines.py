@@ -10,7 +10,7 @@ from partition_cases import MIB, chain, from_nets, random_hypergraph, vgg16
 
 from hyperplace.errors import UsageError
 from hyperplace.steps.partition import PARTITIONERS, partition
-from hyperplace.steps.partition.layerwise import best_runs
+from hyperplace.steps.partition.baselines import best_runs
 from hyperplace.values.hypergraph import Hypergraph, Labels
 from hyperplace.values.partition import Partition, max_over_avg, volume_bytes, work_per_part
 

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 
 from hyperplace.steps.place import check_volume, place
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.values.layout import layout_of
 from hyperplace.values.partition import volume_bytes, work_per_part
 

@@ -16,7 +16,7 @@ from hyperplace.errors import HyperplaceError
 from hyperplace.models import ZOO
 from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.values.derived import differences
 from hyperplace.values.partition import Partition, volume_bytes
 from hyperplace.values.plan import Owner, Settings

@@ -21,7 +21,7 @@ from hyperplace.models import ZOO, load_model
 from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
 from hyperplace.steps.place import place
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.values.layout import layout_of
 from hyperplace.values.partition import Partition
 from hyperplace.values.plan import Settings

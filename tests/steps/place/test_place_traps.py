@@ -20,7 +20,7 @@ from torch import nn
 from hyperplace.errors import UsageError
 from hyperplace.steps.build import build
 from hyperplace.steps.capture import capture
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.values.partition import Partition
 from hyperplace.values.plan import Settings
 

@@ -10,8 +10,7 @@ from profile_models import ODD, SLICED
 
 from hyperplace.steps.build import build
 from hyperplace.steps.build.runs import build_runs
-from hyperplace.steps.profile.flops import count_flops
-from hyperplace.steps.profile.work import analytic
+from hyperplace.steps.profile.work import analytic, count_flops
 from hyperplace.values.profile import LayerCost, Work
 
 BATCH = 7

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from hyperplace.steps.schedule.needs import needs_of
-from hyperplace.steps.schedule.schedule import _starts, durations
+from hyperplace.steps.schedule.schedule import _starts, durations, needs_of
 from hyperplace.values.program import Copy, Feed, Keep, Message, PartProgram, Piece, Program, Receive, Segment, Send
 
 

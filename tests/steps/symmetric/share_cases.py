@@ -11,7 +11,7 @@ from torch import nn
 from hyperplace.models import load_model
 from hyperplace.steps.build import build_runs
 from hyperplace.steps.capture import capture
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.values.partition import Partition, volume_bytes
 from hyperplace.values.runs import Links, Runs, Shares
 

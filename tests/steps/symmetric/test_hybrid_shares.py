@@ -11,7 +11,7 @@ from share_cases import SHAPES, limits_of
 from hyperplace.models import load_model
 from hyperplace.steps.build import build_hybrid_runs
 from hyperplace.steps.capture import capture
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.steps.symmetric.compiled import Schedule, seed_moves
 from hyperplace.steps.symmetric.hybrid_exact import HybridProgram
 from hyperplace.steps.symmetric.hybrid_local import problem_of, search_modes, state_of

@@ -4,7 +4,7 @@ import pytest
 from share_cases import AT_LEAST, EQUAL, MODELS, SLICED_WHOLE, captured, filters_apart, hypergraph_volume, random_shares
 
 from hyperplace.steps.build import build, build_runs
-from hyperplace.steps.profile.flops import count_flops
+from hyperplace.steps.profile.work import count_flops
 from hyperplace.steps.symmetric.arrange import arrange, counted
 from hyperplace.values.partition import work_per_part
 from hyperplace.values.runs import shares_volume, shares_work

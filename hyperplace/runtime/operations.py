@@ -1,5 +1,9 @@
-"""Batch norm over rows that several parts have: each tells what it knows of its own, and all use the same numbers.
+"""What generated programs call besides torch: dropout, batch norm over split rows, constants, buffers.
 
+torch's dropout draws from one generator for all threads. Here the runtime seeds the part's generator for every segment
+of every mini-batch; masks then depend on the seed, the part, the mini-batch and the segment alone.
+
+Batch norm over rows that several parts have: each tells what it knows of its own, and all use the same numbers.
 Statistics are a tensor of two lines, the mean and the variance of every channel. Everything here is differentiable, so
 their gradients go back along the same messages, and a split norm has the gradients of one that sees all rows. As in
 torch's batch norm, numbers of low precision are summed in float32, and in autocast statistics stay so.
@@ -10,7 +14,52 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from hyperplace.runtime.part import Part
+from hyperplace.runtime.runnable import Part
+
+ALPHA = -1.7580993408473766  # what SELU tends to for large negative values
+
+
+def dropout(x: Tensor, p: float, part: Part) -> Tensor:
+    """Drop single values."""
+    if not part.training or p == 0.0:
+        return x
+    return x * _kept(x.shape, x, p, part).div_(1 - p) if p < 1 else x * 0
+
+
+def feature_dropout(x: Tensor, p: float, part: Part) -> Tensor:
+    """Drop whole channels of rows."""
+    if not part.training or p == 0.0:
+        return x
+    return x * _kept(_per_channel(x), x, p, part).div_(1 - p) if p < 1 else x * 0
+
+
+def alpha_dropout(x: Tensor, p: float, part: Part) -> Tensor:
+    """Drop single values to what keeps mean and variance."""
+    return _alpha(x, x.shape, p, part)
+
+
+def feature_alpha_dropout(x: Tensor, p: float, part: Part) -> Tensor:
+    """Drop whole channels of rows to what keeps mean and variance."""
+    return _alpha(x, _per_channel(x), p, part)
+
+
+def _alpha(x: Tensor, shape: tuple[int, ...], p: float, part: Part) -> Tensor:
+    if not part.training or p == 0.0:
+        return x
+    if p >= 1:
+        return x * 0
+    kept = _kept(shape, x, p, part)
+    scale: float = (1 - p + p * (1 - p) * ALPHA**2) ** -0.5
+    return (x * kept + ALPHA * (1 - kept)) * scale - scale * ALPHA * p
+
+
+def _per_channel(x: Tensor) -> tuple[int, ...]:
+    return (*x.shape[:2], *(1 for _ in x.shape[2:]))
+
+
+def _kept(shape: tuple[int, ...], x: Tensor, p: float, part: Part) -> Tensor:
+    mask = torch.empty(shape, dtype=x.dtype, device=x.device)
+    return mask.bernoulli_(1 - p, generator=part.generator)
 
 
 def statistics(x: Tensor) -> Tensor:
@@ -62,3 +111,18 @@ def normalise(
     shape = (1, -1, *(1 for _ in x.shape[2:]))
     normed = (x - total[0].reshape(shape)) * scale.reshape(shape)
     return (normed if bias is None else normed + bias.reshape(shape)).to(x.dtype)
+
+
+def constant(numbers: str, shape: tuple[int, ...], dtype: torch.dtype, part: Part) -> Tensor:
+    """Return numbers, written side by side, as a tensor on the part's device."""
+    read = complex if dtype.is_complex else float if dtype.is_floating_point else int
+    words = numbers.split()
+    values = [word == "True" for word in words] if dtype == torch.bool else [read(word) for word in words]
+    return torch.tensor(values, dtype=dtype, device=part.device).reshape(shape)
+
+
+def store(part: Part, buffer: Tensor, value: Tensor) -> None:
+    """Let a buffer be what a mini-batch has made of it; a prediction in evaluation mode changes none."""
+    if part.training:
+        with torch.no_grad():
+            buffer.copy_(value)
