@@ -103,12 +103,13 @@ def search_grains(
 def hypergraph_of(graph: Graph, profile: Profile, layout: Layout, settings: Settings) -> Hypergraph:
     """Return the hypergraph of which the layout is a partition.
 
-    What sees only blocks gets the blocks it saw; a search that shares out single filters as few as its owners need.
+    Coarse ones have the blocks that were asked for, and more where owners change within one: their vectors fit other
+    runs with these blocks. Of other grains a search that shares out single filters gets as few as its owners need.
     """
     problem = Problem(graph, profile, settings)
     if settings.partitioner == "dataparallel":
         problem = problem.with_blocks(1, settings.k)
-    elif settings.partitioner in SYMMETRIC:
+    elif settings.partitioner in SYMMETRIC and settings.grain != "coarse":
         problem = problem.with_blocks(1)
     return problem.hypergraph(layout)
 
