@@ -68,7 +68,7 @@ def test_every_grain_shows_its_own_seconds():
     """All grains were timed by one clock, so that each row showed the seconds of all together."""
     loaded = load_model("lenet5")
     settings = Settings(model="lenet5", k=3, imbalance=0.1, grain="auto", partitioner="auto", costs="flops", batch=32)
-    placement = planning.run(loaded.module, loaded.sample, settings, time_limit_s=4)
+    placement = planning.run(loaded.module, loaded.sample, settings, watch=planning.Watch(4))
     total = placement.seconds["partition"]
     own = {one.plan.settings.grain: one.search_s for one in (placement, *placement.others)}
     assert own.keys() == {"coarse", "fine", "hybrid"}

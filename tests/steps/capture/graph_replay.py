@@ -117,6 +117,6 @@ def claims(layer, operand):
     """Return the grid of `dependences` as the Graph states it."""
     grid = torch.zeros(layer.num_filters, operand.num_channels, dtype=torch.bool)
     for number in range(layer.num_filters):
-        start, stop = layer.channels_read(operand, number, number + 1)
+        ((start, stop),) = layer.channels_read(operand, ((number, number + 1),))
         grid[number, start:stop] = True
     return grid

@@ -80,7 +80,7 @@ def test_a_start_is_not_changed():
     runs = vgg16_runs()
     start = Shares(fill(runs, np.ones(4)))
     before = start.filters.copy()
-    search(runs, 4, limits_of(runs, 4, 0.1), start=start, num_moves=20_000, num_restarts=2)
+    search(runs, limits_of(runs, 4, 0.1), start=start, num_moves=20_000, num_restarts=2)
     assert np.array_equal(start.filters, before)
 
 
