@@ -54,7 +54,7 @@ class Problem:
 
     @cached_property
     def hybrid_runs(self) -> HybridRuns:
-        return build_hybrid_runs(self.graph, self.profile, fc=self.settings.fc)
+        return build_hybrid_runs(self.graph, self.profile, runs=self.runs)
 
     @cached_property
     def blocks(self) -> Hypergraph:
@@ -104,7 +104,13 @@ class Problem:
         )
 
     def with_grain(self, grain: str) -> "Problem":
-        return replace(self, settings=replace(self.settings, grain=grain))
+        return self._with(replace(self.settings, grain=grain))
 
     def with_blocks(self, blocks: int | None, row_blocks: int = 1) -> "Problem":
-        return replace(self, settings=replace(self.settings, blocks=blocks, row_blocks=row_blocks))
+        return self._with(replace(self.settings, blocks=blocks, row_blocks=row_blocks))
+
+    def _with(self, settings: Settings) -> "Problem":
+        """Return the problem with other blocks or another grain, of which the runs know nothing."""
+        other = replace(self, settings=settings)
+        vars(other).update({name: vars(self)[name] for name in ("runs", "hybrid_runs") if name in vars(self)})
+        return other

@@ -1,5 +1,6 @@
 """The runs of a graph, and what splitting their rows costs: what the symmetric searches see instead of a hypergraph."""
 
+from bisect import bisect_left, bisect_right
 from dataclasses import replace
 from itertools import pairwise
 
@@ -60,11 +61,16 @@ def _readings(
 ) -> list[tuple[int, int]]:
     """Return (run, the run of `layer` that reads it) for every pair the operand joins."""
     found = []
-    reads = [(number[layer.name, s], *layer.channels_read(operand, ((s, e),))[0]) for s, e in _pairs(edges[layer.name])]
+    spans = _pairs(edges[layer.name])
+    readers = [number[layer.name, start] for start, _ in spans]
+    # Whatever the rule, later filters read the same channels or later ones, so both lists are sorted.
+    begins, ends = zip(*(layer.channels_read(operand, (span,))[0] for span in spans), strict=True)
     for first, source in operand.located():
         for start, stop in _pairs(edges[source.layer]):
             low, high = _channels(source, first, start, stop)
-            found += [(number[source.layer, start], r) for r, begin, end in reads if max(begin, low) < min(end, high)]
+            if low < high:
+                overlapping = readers[bisect_right(ends, low) : bisect_left(begins, high)]
+                found += [(number[source.layer, start], reader) for reader in overlapping]
     return found
 
 
@@ -74,9 +80,9 @@ def _channels(source: Source, first: int, start: int, stop: int) -> tuple[int, i
     return first + (low - source.start) * source.width, first + (high - source.start) * source.width
 
 
-def build_hybrid_runs(graph: Graph, profile: Profile, *, fc: str = "neurons") -> HybridRuns:
-    """Return the graph's runs with the costs of the hybrid grain."""
-    runs = build_runs(graph, profile, fc=fc)
+def build_hybrid_runs(graph: Graph, profile: Profile, *, fc: str = "neurons", runs: Runs | None = None) -> HybridRuns:
+    """Return the graph's runs, which may be known already, with the costs of the hybrid grain."""
+    runs = runs or build_runs(graph, profile, fc=fc)
     layers = [graph[name] for name in runs.layers]
     times = np.array([1 + (layer.name in graph.learning) for layer in layers])
     copies = [2 * layer.filter_parameter_bytes + 4 * layer.filter_statistics_bytes for layer in layers]
