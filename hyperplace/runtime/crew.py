@@ -1,10 +1,12 @@
 """All ranks of a program on one transport, and the threads in which they run."""
 
 import os
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from torch import Tensor
 
@@ -24,6 +26,7 @@ from hyperplace.runtime.weights import Training, Weights
 from hyperplace.values.loans import find_loans, updaters
 from hyperplace.values.schedule import Schedule
 
+LESS_PRIORITY = 10  # as nice(1) counts; on Linux threads have their own
 FREE_S = 4.0  # how long an update may still take when everything stops
 
 
@@ -103,8 +106,9 @@ class Crew:
         """Tell all to end, wherever they are; may be called again, and from any thread."""
         self._transport.abort()
         self._progress.wake()
-        for rank in self._ranks:
+        for rank, thread in zip(self._ranks, self._threads, strict=True):
             rank.commands.put(None)
+            _hold_back(thread)
 
     def stops_writing(self) -> bool:
         """Stop, and return whether the weights are what they will stay: only an update that has begun is waited for."""
@@ -122,3 +126,10 @@ class Crew:
             elif limit_s > 0:
                 warnings.warn(f"{thread.name} is still in a long operation, and ends after it", stacklevel=3)
         self._transport.clear()
+
+
+def _hold_back(thread: threading.Thread) -> None:
+    """Let a thread that is still in a long operation have what others leave: somebody wants to save its weights."""
+    if sys.platform == "linux" and thread.native_id and thread.is_alive():
+        with suppress(OSError):  # it has ended meanwhile
+            os.setpriority(os.PRIO_PROCESS, thread.native_id, LESS_PRIORITY)
