@@ -69,7 +69,6 @@ class Rank:
         self._options, self._tell = options, tell
         self._kinds = {action.kind for action in actions}
         self._in_flight: dict[int, InFlight] = {}
-        self._first_use = _first_uses(self._segments)
         self._piecewise = PiecewiseLoss(options.loss)
 
     def run(self) -> None:
@@ -278,7 +277,7 @@ class Rank:
         if argument.grad is not None:
             before = live.gradients.get(name)
             live.gradients[name] = argument.grad if before is None else before + argument.grad
-        if isinstance(take, Receive) and self._first_use[name] == index:
+        if isinstance(take, Receive) and self._table.first_takers[take.message] == index:
             del live.values[name]
             message = self._messages[take.message]
             if message.learns:
@@ -328,16 +327,6 @@ def _learns(value: Tensor) -> bool:
 
 def _name(take: Receive | Keep) -> str | int:
     return take.message if isinstance(take, Receive) else take.name
-
-
-def _first_uses(segments: tuple[Segment, ...]) -> dict[str | int, int]:
-    """Return for every received tensor the first segment that takes it."""
-    first: dict[str | int, int] = {}
-    for index, segment in enumerate(segments):
-        for take in segment.takes:
-            if isinstance(take, Receive):
-                first.setdefault(_name(take), index)
-    return first
 
 
 def _seed(seed: int, batch: int, part: int, segment: int) -> int:

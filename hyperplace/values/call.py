@@ -72,10 +72,6 @@ class TensorType:
     shape: tuple["int | Rows", ...]
     dtype: str
 
-    def sizes(self, rows: int) -> tuple[int, ...]:
-        """Return the shape for so many rows."""
-        return tuple(int(side.at(rows)) if isinstance(side, Rows) else side for side in self.shape)
-
 
 @dataclass(frozen=True)
 class Call:

@@ -156,3 +156,12 @@ def _processor(device: str) -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def size_and_unit(work_unit: str) -> tuple[float, str]:
+    """Return how large a unit of weights or plans is: (37632.0, "flops") of `37632 flops`; a bare word is itself."""
+    size, _, unit = work_unit.partition(" ")
+    try:
+        return float(size), unit
+    except ValueError:
+        return 1.0, work_unit

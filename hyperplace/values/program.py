@@ -196,6 +196,16 @@ class PartProgram:
     def work(self) -> float:
         return sum(segment.forward + segment.backward + segment.update for segment in self.segments)
 
+    @cached_property
+    def first_takers(self) -> dict[int, int]:
+        """The first segment that takes each message, which also sends its gradient back."""
+        first: dict[int, int] = {}
+        for index, segment in enumerate(self.segments):
+            for take in segment.takes:
+                if isinstance(take, Receive):
+                    first.setdefault(take.message, index)
+        return first
+
     def weights_of(self, segment: int) -> tuple[str, ...]:
         """Return the weights a segment uses: all, where that is not known."""
         used = self.segments[segment].weights

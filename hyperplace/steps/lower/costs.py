@@ -4,7 +4,7 @@ from hyperplace.steps.lower.norms import norm_calls
 from hyperplace.steps.lower.steps import Stage, Step
 from hyperplace.values.graph import Graph, Layer
 from hyperplace.values.plan import Plan
-from hyperplace.values.profile import Profile, Work
+from hyperplace.values.profile import Profile, Work, size_and_unit
 from hyperplace.values.program import Piece
 from hyperplace.values.ranges import count
 
@@ -14,7 +14,7 @@ class Costs:
 
     def __init__(self, graph: Graph, plan: Plan, profile: Profile | None) -> None:
         self._graph, self._batch = graph, plan.settings.batch
-        size, self.unit = (1.0, profile.unit) if profile else _size_and_unit(plan.metrics.work_unit)
+        size, self.unit = (1.0, profile.unit) if profile else size_and_unit(plan.metrics.work_unit)
         self._cells: dict[str, Work] = {}  # of all cells of a layer
         self._kernels: dict[str, Work] = {}  # of all its kernels, where these are weighed apart
         self._tails: dict[str, Work] = {}  # what of its cells comes after the anchor, as far as that is known
@@ -89,9 +89,3 @@ class Costs:
 
 def _kernels(layer: Layer) -> int:
     return layer.num_filters * max(1, layer.operands[0].num_channels // layer.groups)
-
-
-def _size_and_unit(work_unit: str) -> tuple[float, str]:
-    """Return how large a plan's unit of work is: (37632.0, "flops") of `37632 flops`."""
-    size, _, unit = work_unit.rpartition(" ")
-    return float(size or 1), unit

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hyperplace.errors import UsageError
 from hyperplace.steps.schedule.schedule import Needs, Node, durations, needs_of
 from hyperplace.values.loans import find_loans, users_of
-from hyperplace.values.program import PartProgram, Program, Receive, Send
+from hyperplace.values.program import Program, Send
 from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, UPDATE, Schedule
 
 ROUNDS = 8  # of as many mini-batches as there can be in flight, between filling the pipe and letting it run dry
@@ -154,7 +154,7 @@ class _Moments:
     def __init__(self, program: Program, spans: Spans) -> None:
         self._program, self._spans = program, spans
         self._batches = sorted({batch for batch, _ in spans})
-        self._taken = [_first_takers(part) for part in program.parts]
+        self._taken = [part.first_takers for part in program.parts]
 
     def _begin(self, batch: int, node: Node) -> float:
         return self._spans[batch, node][0]
@@ -202,13 +202,3 @@ class _Moments:
         p = self._program.messages[number].source
         segments = self._program.parts[p].segments
         return p, next(s for s, one in enumerate(segments) if Send(number) in one.gives)
-
-
-def _first_takers(part: PartProgram) -> dict[int, int]:
-    """Return for every message that a part receives the first segment that takes it."""
-    first: dict[int, int] = {}
-    for index, segment in enumerate(part.segments):
-        for take in segment.takes:
-            if isinstance(take, Receive):
-                first.setdefault(take.message, index)
-    return first

@@ -163,14 +163,13 @@ def needs_of(program: Program, *, is_sync: bool = False, clips: bool = False) ->
                 if isinstance(give, Keep | Send):
                     maker[(p, give.name) if isinstance(give, Keep) else give.message] = (p, FORWARD, s)
     for p, part in enumerate(program.parts):
-        first: dict[int, int] = {}  # the segment that sends a received tensor's gradient back
         for s, segment in enumerate(part.segments):
             for take in segment.takes:
                 if isinstance(take, Keep):
                     _connect(needs, maker[p, take.name], (p, FORWARD, s))
                 elif isinstance(take, Receive):
                     _connect(needs, maker[take.message], (p, FORWARD, s))
-                    lead = first.setdefault(take.message, s)
+                    lead = part.first_takers[take.message]
                     if lead != s:
                         needs[p, BACKWARD, lead].add((p, BACKWARD, s))
     if not is_sync:
