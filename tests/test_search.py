@@ -1,93 +1,32 @@
-"""All searches side by side: none of them is better, bounds are honest; interrupts, faults and kills are survived."""
+"""All searches side by side: none of them is better, and bounds are honest."""
 
-import _thread
-import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import threading
-import time
 from dataclasses import replace
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 
-import numpy as np
 import pytest
 import torch
+from search_cases import (
+    BATCH,
+    LONG_SEARCH,
+    MIB,
+    few_moves,  # noqa: F401 - for every test here
+    graphed,
+    searched,
+    settings,
+    tiny,
+    zoo,
+)
 from torch import nn
 
-import hyperplace
 from hyperplace import search
 from hyperplace.errors import BalanceError, HyperplaceError, PartitionerTimeout, UsageError
-from hyperplace.models import load_model
 from hyperplace.search import Watch, best, coarse, fine, problem
-from hyperplace.steps.capture import capture
 from hyperplace.steps.partition import partition
 from hyperplace.steps.place import place
-from hyperplace.steps.profile.work import count_flops
 from hyperplace.steps.symmetric import hybrid_local, local
-from hyperplace.values.capacities import Capacities
-from hyperplace.values.layout import layout_of, partition_of
+from hyperplace.values.layout import layout_of
 from hyperplace.values.partition import is_feasible, volume_bytes, work_per_part
-from hyperplace.values.plan import Settings
-
-MIB = 2**20
-BATCH = 32
-LONG_SEARCH = local.search
-CLI = (sys.executable, "-c", "from hyperplace.cli import main; main()")
-
-
-@pytest.fixture(autouse=True)
-def few_moves(monkeypatch):
-    """What holds of all together holds with a short local search; how good a long one is stands in results/."""
-    monkeypatch.setattr(local, "search", partial(local.search, num_moves=30_000, num_restarts=2))
-
-
-@cache
-def zoo(name):
-    loaded = load_model(name, [(3, 64, 64)]) if name == "resnet18" else load_model(name)
-    return graphed(loaded.module, loaded.sample)
-
-
-def graphed(module, sample):
-    graph = capture(module, sample)
-    return graph, count_flops(graph, BATCH)
-
-
-@cache
-def tiny():
-    with torch.device("meta"):
-        module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3))
-        return graphed(module, torch.empty(2, 3, 16, 16))
-
-
-def settings(k, partitioner="auto", imbalance=0.1, grain="coarse", fc="neurons", **more):
-    return Settings(
-        model="model",
-        k=k,
-        imbalance=imbalance,
-        grain=grain,
-        partitioner=partitioner,
-        costs="flops",
-        batch=BATCH,
-        fc=fc,
-        **more,
-    )
-
-
-def searched(model, asked, time_limit_s=30.0, on_progress=lambda text: None):
-    """Search and check what every result must keep."""
-    layout = search.search(*model, asked, Watch(time_limit_s, on_progress=on_progress))
-    hypergraph = search.hypergraph_of(*model, layout, asked)
-    found = partition_of(layout, hypergraph)
-    volume = volume_bytes(hypergraph, found)
-    if asked.partitioner in search.SYMMETRIC:
-        assert is_feasible(work_per_part(hypergraph, found), asked.imbalance)
-    assert layout.bound_bytes is None or layout.bound_bytes <= volume
-    assert layout.num_parts == asked.k
-    return hypergraph, found, volume
 
 
 @pytest.mark.parametrize(("k", "most_mib"), [(2, 98.0), (4, 252.5)])
@@ -303,181 +242,3 @@ def test_the_bound_of_a_gated_model_is_no_more_than_a_placement():
         bounds.append(found.bound_bytes or 0)
         volumes.append(volume)
     assert max(bounds) <= min(volumes)
-
-
-# Faults, interrupts, kills.
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("k", [2, 8])
-@pytest.mark.parametrize(
-    ("module", "where"), [(best, "arrange"), (best, "counted"), (problem, "partition"), (coarse, "judged_partition")]
-)
-def test_a_fault_in_a_lane_reaches_the_caller(monkeypatch, module, where, k):
-    def broken(*_arguments, **_options):
-        raise RuntimeError(f"{where} is broken")
-
-    monkeypatch.setattr(module, where, broken)
-    with pytest.raises(RuntimeError, match=f"{where} is broken"):
-        search.search(*tiny(), settings(k, imbalance=0.5), Watch(5))
-
-
-@pytest.mark.timeout(60)
-def test_a_fault_in_the_progress_reaches_the_caller():
-    def broken(_text):
-        raise RuntimeError("no terminal")
-
-    with pytest.raises(RuntimeError, match="no terminal"):
-        search.search(*tiny(), settings(2, imbalance=0.5), Watch(5, on_progress=broken))
-
-
-@pytest.mark.timeout(60)
-def test_an_interrupt_between_the_fine_grids_returns_the_best_so_far(monkeypatch):
-    monkeypatch.setattr(fine, "FINE_BLOCKS", (8,) * 50)
-    pressed = threading.Event()
-
-    def interrupt(text):
-        if "(" not in text and not pressed.is_set():  # the coarse searches name who found it
-            pressed.set()
-            _thread.interrupt_main()
-
-    try:
-        _, found, _ = searched(zoo("lenet5"), settings(2, grain="fine"), on_progress=interrupt)
-    except KeyboardInterrupt:  # would end the whole test run
-        pytest.fail("the coarse placement was lost")
-    assert found.is_cut_short
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("grain", ["coarse", "fine", "hybrid"])
-def test_an_interrupt_among_the_grains_returns_the_best_of_each_so_far(monkeypatch, grain):
-    """Pressed when a grain first has something to say."""
-    pressed = threading.Event()
-    monkeypatch.setattr(fine, "FINE_BLOCKS", (8,) * 50)
-    monkeypatch.setattr(hybrid_local, "ALL_MOVES", 10**12)
-
-    def interrupt(text):
-        if text.startswith(grain) and not pressed.is_set():
-            pressed.set()
-            _thread.interrupt_main()
-
-    try:
-        found = search.search_grains(*zoo("lenet5"), settings(3, grain="auto"), Watch(on_progress=interrupt))
-    except KeyboardInterrupt:  # would end the whole test run
-        pytest.fail("what was found is lost")
-    assert found["coarse"].layout.is_cut_short == (grain == "coarse")
-    for other in ("fine", "hybrid"):
-        assert "interrupted" in found[other] if grain == "coarse" else found[other].layout.is_cut_short
-
-
-def start(folder, *options):
-    command = (*CLI, "partition", "resnet50", "--k", "8", "--costs", "flops", "--time-limit", "120", *options)
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "TTY_COMPATIBLE": "1", "COLUMNS": "150"}
-    with (folder / "progress").open("wb") as shown:
-        return subprocess.Popen(
-            [*command, "--out", str(folder / "out")],
-            stdout=subprocess.PIPE,
-            stderr=shown,
-            env={**environment, "FORCE_COLOR": "1"},
-        )
-
-
-def wait_for_a_best(process, folder):
-    """Wait until the progress line shows a placement; then the search is under way."""
-    deadline = time.monotonic() + 60
-    while b"best " not in (folder / "progress").read_bytes():
-        assert process.poll() is None, (folder / "progress").read_text()
-        assert time.monotonic() < deadline, (folder / "progress").read_text()
-        time.sleep(0.2)
-    time.sleep(1)
-
-
-@pytest.mark.timeout(120)
-def test_an_interrupt_writes_the_best_so_far(tmp_path):
-    process = start(tmp_path, "--json")
-    try:
-        wait_for_a_best(process, tmp_path)
-        signalled = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=30)
-        seconds = time.monotonic() - signalled
-    finally:
-        process.kill()
-    assert process.returncode == 0, (tmp_path / "progress").read_text()[-2000:]
-    summary = json.loads(out)
-    assert summary["is_cut_short"]
-    assert summary["feasible"]
-    plan = hyperplace.load_plan(summary["plan"])
-    assert plan.metrics.is_cut_short
-    assert plan.metrics.volume_bytes == summary["volume_bytes"] > 0
-    assert seconds < 20, "it ends soon, also on a busy machine"
-
-
-@pytest.mark.timeout(120)
-def test_a_kill_leaves_nothing_half_written(tmp_path):
-    process = start(tmp_path)
-    try:
-        wait_for_a_best(process, tmp_path)
-    finally:
-        process.kill()
-        process.communicate(timeout=30)
-    assert process.returncode == -signal.SIGKILL
-    assert [path for path in Path(tmp_path / "out").rglob("*") if path.is_file()] == []
-
-
-# Capacities and objectives of one's own.
-
-
-@pytest.mark.parametrize("grain", ["coarse", "fine", "hybrid"])
-@pytest.mark.parametrize("partitioner", [*search.SYMMETRIC, "kahypar", "vcycle"])
-def test_parts_may_have_capacities_of_their_own(monkeypatch, partitioner, grain):
-    few = partial(hybrid_local.search_modes, num_moves=5000, num_restarts=2)
-    monkeypatch.setattr(hybrid_local, "search_modes", few)
-    monkeypatch.setattr(fine, "FINE_BLOCKS", (4,))
-    asked, shares = settings(3, partitioner, grain=grain), (3.0, 1.0, 2.0)
-    for order in ((0, 1, 2), (2, 0, 1)):
-        capacities = Capacities.shared([shares[part] for part in order], 0.2)
-        layout = search.search(*tiny(), asked, Watch(5.0), capacities=capacities)
-        hypergraph = search.hypergraph_of(*tiny(), layout, asked)
-        work = work_per_part(hypergraph, partition_of(layout, hypergraph))
-        assert capacities.admit(work)
-        assert not is_feasible(work, 0.2), "the largest part is used"
-
-
-def test_capacities_that_cannot_be_met_are_told():
-    with torch.device("meta"):
-        module = nn.Sequential(nn.Flatten(), *(nn.Linear(48, 48) for _ in range(3)))
-        model = graphed(module, torch.empty(2, 3, 4, 4))
-    asked = settings(2, fc="whole")
-    with pytest.raises(BalanceError, match=r"no placement within Capacities\(1.2, 0.8 of the average\)"):
-        search.search(*model, asked, Watch(2.0), capacities=Capacities([1.2, 0.8]))
-    layout = search.search(*model, asked, Watch(2.0), capacities=Capacities([0.67, 1.34]))
-    assert layout.num_parts == 2
-
-
-@pytest.mark.parametrize("grain", ["coarse", "hybrid"])
-def test_the_best_is_chosen_by_the_objective(monkeypatch, grain):
-    """An objective that has nothing to do with bytes: how many cells part 1 owns."""
-    few = partial(hybrid_local.search_modes, num_moves=5000, num_restarts=2)
-    monkeypatch.setattr(hybrid_local, "search_modes", few)
-    judged, shown = [], []
-
-    def cells_of_part_1(layout):
-        planes = layout.owners.values()
-        sizes = [np.outer(np.diff(plane.lines), np.diff(plane.columns))[plane.parts == 1].sum() for plane in planes]
-        judged.append((float(sum(sizes)), layout))
-        return judged[-1][0]
-
-    objective = search.Objective("cells", cells_of_part_1)
-    asked = settings(2, imbalance=0.3, grain=grain)
-    layout = search.search(*tiny(), asked, Watch(5.0, on_progress=shown.append), objective=objective)
-    assert layout.bound_bytes is None, "bounds are of bytes"
-    balanced = [cost for cost, layout in judged if is_balanced(layout, asked)]
-    assert min(balanced) < max(balanced)
-    assert cells_of_part_1(layout) == min(balanced)
-    assert any("cells" in text for text in shown)
-
-
-def is_balanced(layout, asked):
-    hypergraph = search.hypergraph_of(*tiny(), layout, asked)
-    return is_feasible(work_per_part(hypergraph, partition_of(layout, hypergraph)), asked.imbalance)

@@ -1,0 +1,131 @@
+"""Past bugs of files and folders, and of generated programs that write them."""
+
+import os
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+
+import pytest
+import torch
+from torch import nn
+
+import hyperplace
+from hyperplace.cli.folder import held
+from hyperplace.errors import FileError
+from hyperplace.files.write import write_text
+from hyperplace.steps.partition import sandbox
+
+CLI = (sys.executable, "-c", "from hyperplace.cli import main; main()")
+
+
+def command(*words, **more):
+    return subprocess.run([*CLI, *words], capture_output=True, text=True, timeout=120, check=False, **more)
+
+
+def test_a_private_file_stays_private(tmp_path):
+    """A file of mode 0600 was 0644 after it had been written again."""
+    path = tmp_path / "a"
+    path.write_text("old")
+    path.chmod(0o600)
+    write_text(path, "new")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_link_does_not_lead_out_of_its_folder(tmp_path):
+    """A link in the folder of results replaced whatever it pointed to, anywhere."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "out" / "plan.json").symlink_to(tmp_path / "mine")
+    write_text(tmp_path / "out" / "plan.json", "plan")
+    assert (tmp_path / "mine").read_text() == "precious"
+    assert (tmp_path / "out" / "plan.json").read_text() == "plan"
+
+
+@pytest.mark.parametrize("name", ["n" * 5000, b"caf\xe9"])
+def test_names_that_cannot_be_written(tmp_path, name):
+    """An over-long or undecodable --out was a traceback."""
+    asked = command("partition", "lenet5", "--k", "2", "--out", name, cwd=tmp_path)
+    assert asked.returncode == 1
+    assert re.fullmatch(r"error: cannot write to [^\n]*; choose another --out\n", asked.stderr), asked.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_disk_behind_stdout():
+    """It was a traceback, or an exception ignored at the very end."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*CLI, "models"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: cannot write to stdout: no space left on device\n"
+
+
+def test_two_trainings_do_not_share_a_folder(tmp_path):
+    """Each overwrote the other's checkpoint."""
+    script = f"""
+from pathlib import Path
+from hyperplace.cli.folder import held
+with held(Path({str(tmp_path)!r})):
+    print("held", flush=True)
+    input()
+"""
+    other = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(FileError, match="another training"), held(tmp_path):
+            pass
+    finally:
+        other.communicate(b"\n", timeout=30)
+    with held(tmp_path):
+        assert list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())
+
+
+def test_folders_of_killed_searches_are_removed(monkeypatch, tmp_path):
+    """A killed search left up to 189 MB in the temporary folder for ever."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait(30)
+    dead, alive = (tmp_path / f"{sandbox._family()}{pid}-abc" for pid in (gone.pid, os.getpid()))
+    for folder in (dead, alive, tmp_path / "other"):
+        folder.mkdir()
+    sandbox._sweep.__wrapped__()
+    assert {path.name for path in tmp_path.iterdir()} == {alive.name, "other"}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """A generated program as a file."""
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 3))
+    plan = hyperplace.place(model, torch.empty(4, 1, 6, 6), k=2, partitioner="incremental")
+    path = tmp_path_factory.mktemp("program") / "program.py"
+    path.write_text(hyperplace.generate(model, plan))
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--steps", "0"), ("--in-flight", "0"), ("--batch", "-1"), ("--weights", "missing"), ("--weights", "{file}")],
+)
+def test_wrong_options_of_a_generated_program(program, words):
+    """Each was a traceback."""
+    asked = [word.format(file=program) for word in words]
+    done = subprocess.run(
+        [sys.executable, str(program), *asked], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode in (1, 2)
+    assert "Traceback" not in done.stderr
+    assert "error: " in done.stderr
+
+
+def test_a_save_that_fails_leaves_the_old_weights(program, tmp_path):
+    """A full disk or a kill in the middle of --save left half a file in the place of the old one."""
+    path = tmp_path / "weights.pt"
+    words = [sys.executable, str(program), "--steps", "1", "--save", str(path)]
+    assert subprocess.run(words, capture_output=True, timeout=120, check=False).returncode == 0
+    assert set(torch.load(path, weights_only=True)) == {"0.weight", "0.bias", "3.weight", "3.bias"}
+    assert [other.name for other in tmp_path.iterdir()] == ["weights.pt"]
+    blocked = [*words[:-1], str(tmp_path / "weights.pt" / "below")]
+    done = subprocess.run(blocked, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: cannot write ")
