@@ -40,7 +40,8 @@ Partitioner = Annotated[
     str,
     typer.Option(
         help="auto (all of them, the best wins), exact, local, kahypar, mtkahypar, "
-        "or a baseline: single, layerwise, horizontal, incremental, random, dataparallel (hybrid)."
+        "or a baseline: single, layerwise, horizontal, incremental, random; of the hybrid grain dataparallel, server, "
+        "server-roundrobin, server-greedy."
     ),
 ]
 PlanImbalance = Annotated[float | None, typer.Option("--imbalance", help="As for partition.", show_default="0.1")]

@@ -45,7 +45,7 @@ def test_all_replicas_removed():
     assert data["replicas"]
     data["replicas"] = []
     data["metrics"]["training_volume_bytes"] = data["metrics"]["volume_bytes"]
-    assert_refused(data, r"the replica of a on part 1 with owner 0 \(filters 0:4\) is missing")
+    assert_refused(data, r"the replica of a on part 0 with owner 1 \(filters 2:4\) is missing")
 
 
 def test_a_gradient_that_does_not_come_back():

@@ -79,7 +79,8 @@ def check_optimizers(parts: Sequence["Weights"]) -> None:
         if trial.couples and len(optimizers) > 1:
             raise UsageError(
                 f"{name} lets one parameter's update depend on the others, but {len(optimizers)} parts have some each; "
-                "give an optimizer that treats every parameter by itself, or place with k=1"
+                "give an optimizer that treats every parameter by itself, or place with k=1 or "
+                "partitioner='server'"
             )
         _check_slices(number, parts[number], name, {one: kind in trial.mixed for one, kind in kind_of.items()})
 
@@ -90,7 +91,7 @@ def _check_slices(number: int, weights: "Weights", name: str, is_mixed: dict[nn.
         if is_mixed[parameter] and tuple(parameter.shape) != piece.shape:
             raise UsageError(
                 f"{name} does not update element by element, but part {number} has only a slice of {piece.name}; give "
-                "one that does, such as SGD or Adam, or place with partitioner='layerwise' or 'dataparallel', which "
+                "one that does, such as SGD or Adam, or place with partitioner='layerwise' or 'server-greedy', which "
                 "keep parameters whole"
             )
 

@@ -2,6 +2,8 @@
 
 from hyperplace.steps.partition import PARTITIONERS
 
+# They split rows, and need just as many blocks of them as there are parts.
+DATA_PARALLEL = tuple(name for name, find in PARTITIONERS.items() if find is PARTITIONERS["dataparallel"])
 SYMMETRIC = ("auto", "local", "exact")
 NAMES = (*SYMMETRIC, *PARTITIONERS)
 BASELINES = ("incremental", "layerwise", "horizontal")
@@ -12,4 +14,4 @@ def only_grain(partitioner: str) -> str | None:
     """Return the one grain that is meant where a partitioner is named and no grain; None where all are searched."""
     if partitioner not in (*PARTITIONERS, "file"):
         return None
-    return "hybrid" if partitioner == "dataparallel" else "coarse"
+    return "hybrid" if partitioner in DATA_PARALLEL else "coarse"

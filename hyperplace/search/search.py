@@ -11,7 +11,7 @@ from hyperplace.search.coarse import coarse as search_coarse
 from hyperplace.search.fine import fine
 from hyperplace.search.grains import COARSE_SHARE, Grains, all_grains
 from hyperplace.search.hybrid import hybrid
-from hyperplace.search.names import NAMES, SYMMETRIC
+from hyperplace.search.names import DATA_PARALLEL, NAMES, SYMMETRIC
 from hyperplace.search.problem import Objective, Problem
 from hyperplace.search.race import Stop
 from hyperplace.values.capacities import Capacities
@@ -71,8 +71,8 @@ def search(
     check_name(settings.partitioner)
     stop = Stop(watch.time_limit_s)
     problem = Problem(graph, profile, settings, capacities, objective)
-    if settings.partitioner == "dataparallel":
-        problem = problem.with_blocks(1, settings.k)  # it needs just as many blocks of rows
+    if settings.partitioner in DATA_PARALLEL:
+        problem = problem.with_blocks(1, settings.k)
     if settings.partitioner not in SYMMETRIC:
         found = problem.partition(problem.blocks, settings.partitioner)
         return layout_of(problem.blocks, found, settings.batch)
@@ -107,7 +107,7 @@ def hypergraph_of(graph: Graph, profile: Profile, layout: Layout, settings: Sett
     runs with these blocks. Of other grains a search that shares out single filters gets as few as its owners need.
     """
     problem = Problem(graph, profile, settings)
-    if settings.partitioner == "dataparallel":
+    if settings.partitioner in DATA_PARALLEL:
         problem = problem.with_blocks(1, settings.k)
     elif settings.partitioner in SYMMETRIC and settings.grain != "coarse":
         problem = problem.with_blocks(1)

@@ -206,11 +206,11 @@ class Reduction:
 
 @dataclass(frozen=True)
 class Replica:
-    """A part's copy of the trained parameters of filters of which it computes some rows, but not most.
+    """A part's copy of the trained parameters of filters of which it computes some rows.
 
-    `owner` computes some too: of the parts that do the one with most rows, the lowest number where several have as
-    many. Per iteration the part sends it parameter_bytes of gradients, and gets as many of weights after its update.
-    statistics_bytes is one message about the filters' batch norms; four of them go: both ways, forward and backward.
+    `owner` computes some too: of the parts that do, the one that the plan has chosen to update them. Per iteration the
+    part sends it parameter_bytes of gradients, and gets as many of weights after its update. statistics_bytes is one
+    message about the filters' batch norms; four of them go: both ways, forward and backward.
     """
 
     layer: str

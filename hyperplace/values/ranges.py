@@ -77,6 +77,27 @@ def union(lists: Iterable[Ranges]) -> Ranges:
     return merged(tuple(sorted(span for ranges in lists for span in ranges)))
 
 
+def without(ranges: Ranges, others: Ranges) -> Ranges:
+    """Return what of some sorted ranges is in none of the others, sorted too."""
+    if not ranges:
+        return ()
+    starts = (ranges[0][0], *(stop for _, stop in others))
+    stops = (*(start for start, _ in others), ranges[-1][1])
+    return common(ranges, tuple(gap for gap in zip(starts, stops, strict=True) if gap[0] < gap[1]))
+
+
+def places(ranges: Ranges, start: int, stop: int) -> Ranges:
+    """Return the numbers that are in these places among all numbers of the ranges: 2..4 of ((0, 3), (7, 9)) is 2, 7."""
+    found: list[Range] = []
+    at = 0
+    for low, high in ranges:
+        inner = max(low, low + start - at), min(high, low + stop - at)
+        if inner[0] < inner[1]:
+            found.append(inner)
+        at += high - low
+    return tuple(found)
+
+
 def cut_at(ranges: Ranges, edges: set[int]) -> Ranges:
     """Return the ranges cut at the edges inside them."""
     found: list[Range] = []

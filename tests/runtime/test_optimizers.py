@@ -88,7 +88,7 @@ def test_optimizers_that_go_by_element_train_slices_as_they_train_the_whole(name
 
 
 @pytest.mark.parametrize("name", MIXING)
-@pytest.mark.parametrize("partitioner", ["layerwise", "dataparallel"])
+@pytest.mark.parametrize("partitioner", ["layerwise", "server", "server-greedy"])
 def test_others_train_whole_tensors(name, partitioner):
     wanted = plain(lambda model: MIXING[name](model.parameters()))
     assert same(trained(MIXING[name], partitioner=partitioner), wanted)

@@ -93,7 +93,7 @@ def fine():
 
 
 def hybrid():
-    """Part 1 has most rows of all filters and so the weights, part 0 three rows, the input and a copy."""
+    """Part 0 has the input and three rows of all filters, part 1 five; each owns the weights of two filters."""
     conv = layer(
         "conv",
         (Owner(0, ((0, 4),), (0, 3)), Owner(1, ((0, 4),), (3, 8))),
@@ -112,7 +112,7 @@ def hybrid():
         (),
         Metrics("1 flops", parts, 240, 240 + 2 * 448, 2 * 448, feasible=False, found_by="hand", judges_training=True),
         inputs=((3, 2, 2),),
-        replicas=(Replica("conv", 0, 1, ((0, 4),), 448, 0),),
+        replicas=(Replica("conv", 0, 1, ((2, 4),), 224, 0), Replica("conv", 1, 0, ((0, 2),), 224, 0)),
         parameter_bytes=448,
     )
 

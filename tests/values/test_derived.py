@@ -7,7 +7,7 @@ from plan_examples import PLANS, coarse, fine, hybrid
 
 from hyperplace.errors import HyperplaceError
 from hyperplace.values.derived import derived, differences
-from hyperplace.values.plan import Owner, PlannedWork, Shard
+from hyperplace.values.plan import Owner, PlannedWork, Replica, Shard
 
 
 @pytest.mark.parametrize("grain", PLANS)
@@ -67,11 +67,11 @@ DIFFERENT = {
     ),
     "a replica that is missing": (
         replace(H, replicas=()),
-        "the replica of conv on part 0 with owner 1 (filters 0:4) is missing",
+        "the replica of conv on part 0 with owner 1 (filters 2:4) is missing",
     ),
     "bytes of a replica": (
         replace(H, replicas=first(H.replicas, statistics_bytes=8)),
-        "the replica of conv on part 0 with owner 1 (filters 0:4): statistics_bytes is 8 instead of 0",
+        "the replica of conv on part 0 with owner 1 (filters 2:4): statistics_bytes is 8 instead of 0",
     ),
     "a replica far outside": (
         replace(H, replicas=first(H.replicas, filters=((0, 10**30),))),
@@ -105,6 +105,43 @@ def test_a_difference_is_told_by_name_and_mended(what):
     plan, text = DIFFERENT[what]
     assert text in differences(plan)
     assert derived(plan) in (C, F, H)
+
+
+def copy(part, owner, *filters):
+    return Replica("conv", part, owner, filters, 112 * sum(stop - start for start, stop in filters), 0)
+
+
+POSSIBLE = {
+    "the first part owns all": (copy(1, 0, (0, 4)),),
+    "the last part owns all": (copy(0, 1, (0, 4)),),
+    "in turns": (copy(0, 1, (1, 2), (3, 4)), copy(1, 0, (0, 1), (2, 3))),
+}
+
+
+@pytest.mark.parametrize("what", POSSIBLE)
+def test_owners_of_weights_are_the_choice_of_a_plan(what):
+    plan = replace(H, replicas=POSSIBLE[what])
+    assert differences(plan) == []
+    assert derived(plan) == plan
+    assert sum(plan.moved_bytes.values()) == sum(H.moved_bytes.values())
+
+
+IMPOSSIBLE = {
+    "nobody owns a filter": (copy(0, 1, (0, 4)), copy(1, 0, (3, 4))),
+    "two own a filter": (copy(0, 1, (0, 3)),),
+    "the owner is no part": (copy(0, 7, (0, 4)),),
+    "a part is its own owner": (copy(0, 0, (2, 4)), copy(1, 0, (0, 2))),
+    "a copy on no part": (*H.replicas, copy(7, 0, (0, 2))),
+    "in two pieces": (copy(0, 1, (0, 2)), copy(0, 1, (2, 4))),
+    "backwards": (copy(0, 1, (2, 4), (0, 2)),),
+}
+
+
+@pytest.mark.parametrize("what", IMPOSSIBLE)
+def test_impossible_owners_of_weights_are_refused_and_mended(what):
+    plan = replace(H, replicas=IMPOSSIBLE[what])
+    assert differences(plan)
+    assert differences(derived(plan)) == []
 
 
 def test_messages_that_changed_places_are_told():

@@ -6,7 +6,7 @@ from functools import cached_property
 from hyperplace.values.derived.replicas import tied_replicas
 from hyperplace.values.graph import Graph
 from hyperplace.values.plan import Plan, PlannedLayer, Ranges, Replica
-from hyperplace.values.ranges import common, ranges_of, union
+from hyperplace.values.ranges import common, union, without
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ class Sharing:
 
     def _found_groups(self, part: int) -> tuple[tuple[int, Ranges], ...]:
         copies = [(replica.owner, replica.filters) for replica in self.replicas if replica.part == part]
-        borrowed = {f for _, filters in copies for span in filters for f in range(*span)}
-        owned = ranges_of(sorted({f for span in self.filters(part) for f in range(*span)} - borrowed))
+        owned = without(self.filters(part), union([filters for _, filters in copies]))
         return (*([(part, owned)] if owned else []), *copies)
 
     def owned(self, part: int) -> Ranges:

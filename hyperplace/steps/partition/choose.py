@@ -20,6 +20,9 @@ PARTITIONERS: dict[str, Callable[[Task], Ints]] = {
     "horizontal": horizontal,
     "incremental": incremental,
     "dataparallel": dataparallel,
+    "server": dataparallel,  # and its kin: the same rows, but other owners of the weights, which a plan has
+    "server-roundrobin": dataparallel,
+    "server-greedy": dataparallel,
     "random": random,
 }
 

@@ -7,9 +7,10 @@ import numpy as np
 from hyperplace.errors import HyperplaceError, UsageError
 from hyperplace.steps.place.exchange import exchange
 from hyperplace.steps.place.layers import Assignment, assignments, planned_layer
+from hyperplace.steps.place.servers import SERVERS
 from hyperplace.values.arrays import Floats
 from hyperplace.values.derived import derived
-from hyperplace.values.derived.replicas import tied_replicas
+from hyperplace.values.derived.replicas import replicas, tied_replicas
 from hyperplace.values.graph import Graph, Rule
 from hyperplace.values.layout import NOBODY, Layout, Plane
 from hyperplace.values.plan import Metrics, Plan, PlannedWork, Settings
@@ -24,7 +25,11 @@ def place(graph: Graph, profile: Profile, layout: Layout, settings: Settings) ->
         raise UsageError("; ".join(faults))
     found = assignments(layout)
     exchange(graph, found)
-    return derived(_draft(graph, profile, layout, found, settings))
+    draft = _draft(graph, profile, layout, found, settings)
+    if settings.partitioner in SERVERS:
+        chosen = tuple(replicas(draft.layers, share=SERVERS[settings.partitioner]))
+        draft = replace(draft, replicas=chosen)
+    return derived(draft)
 
 
 def _faults(graph: Graph, layout: Layout, settings: Settings) -> list[str]:

@@ -20,7 +20,8 @@ Listed = Transfer | Reduction | Replica
 def derived(plan: Plan) -> Plan:
     """Return the plan as it must be: owners and shards in their one form, then messages, replicas and metrics.
 
-    Facts that contradict each other, and kernels that are computed never or twice, leave nothing to derive: an error.
+    The owners that its replicas name are its choice, and stay where they are possible. Facts that contradict each
+    other, and kernels that are computed never or twice, leave nothing to derive: an error.
     """
     _refuse(fact_faults(plan) or kernel_faults(plan))
     layers = tuple(arranged(layer, plan.settings) for layer in plan.layers)
@@ -30,7 +31,7 @@ def derived(plan: Plan) -> Plan:
         layers=layers,
         transfers=transfers(layers, plan.settings),
         reductions=reductions(layers, plan.settings),
-        replicas=(*(replica for layer in layers for replica in replicas(layer)), *tied_replicas(layers)),
+        replicas=(*replicas(layers, plan.replicas), *tied_replicas(layers)),
     )
     return replace(found, metrics=metrics(found))
 

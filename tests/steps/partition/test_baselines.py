@@ -14,7 +14,8 @@ from hyperplace.steps.partition.baselines import best_runs
 from hyperplace.values.hypergraph import Hypergraph, Labels
 from hyperplace.values.partition import Partition, max_over_avg, volume_bytes, work_per_part
 
-BASELINES = [name for name in PARTITIONERS if "kahypar" not in name and name != "dataparallel"]  # which needs rows
+NEEDS_ROWS = PARTITIONERS["dataparallel"]
+BASELINES = [name for name, find in PARTITIONERS.items() if "kahypar" not in name and find is not NEEDS_ROWS]
 
 
 def small() -> Hypergraph:

@@ -46,7 +46,7 @@ def expected_activations(graph, plan):
 
 def expected_replicas(graph, plan):
     """Return {(layer, part, owner): (filters, parameter bytes, statistics bytes)} of all that has copies."""
-    found = {}
+    found, owned_bytes = {}, Counter()
     for layer, planned in zip(graph.layers, plan.layers, strict=True):
         owner = cells_of(planned, plan.settings.batch)
         trained = sum(p.num_bytes for p in layer.parameters if p.trained)
@@ -54,15 +54,29 @@ def expected_replicas(graph, plan):
         norms = sum("batch_norm" in call.op for call in layer.calls) if is_exact else 0
         if not (layer.parameters or norms):
             continue
-        for f, parts in enumerate(owner.tolist()):
-            rows = Counter(parts)
-            keeper = min(rows, key=lambda part: (-rows[part], part))
-            for part in set(rows) - {keeper}:
+        keepers = expected_keepers([set(rows) for rows in owner.tolist()], owned_bytes)
+        for f, keeper in enumerate(keepers):
+            owned_bytes[keeper] += trained // layer.num_filters
+            for part in set(owner[f].tolist()) - {keeper}:
                 filters = found.setdefault((layer.name, part, keeper), [[], 0, 0])
                 filters[0].append(f)
                 filters[1] += trained // layer.num_filters
                 filters[2] += 2 * norms * 4  # two float32 numbers
     return found
+
+
+def expected_keepers(parts_of, owned_bytes):
+    """Return who owns the weights of every filter: one after the other, parts take what is due to them."""
+    due = Counter()  # filters of each part, by the parts that have them
+    for parts in {frozenset(parts) for parts in parts_of}:
+        least_first = sorted(parts, key=lambda part: (owned_bytes[part], part))
+        for number in range(sum(parts == others for others in parts_of)):
+            due[parts, least_first[number % len(parts)]] += 1
+    keepers = []
+    for parts in map(frozenset, parts_of):
+        keepers.append(min(part for part in parts if due[parts, part]))
+        due[parts, keepers[-1]] -= 1
+    return keepers
 
 
 def training_bytes(graph, moved, copies):
