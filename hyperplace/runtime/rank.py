@@ -129,7 +129,7 @@ class Rank:
                     self._finish(tick.number - action.offset)
 
     def _finish(self, tick: int) -> None:
-        """Pass on the gradients of borrowed weights once all backward segments of a mini-batch are done.
+        """Pass on the gradients of borrowed weights that are left once all backward segments of a mini-batch are done.
 
         A part that lends must not wait here for the gradients of others, who may be waiting for it.
         """
@@ -254,6 +254,8 @@ class Rank:
         segment = self._segments[index]
         self.journal.begin("backward", index, live.batch.number)
         arguments, results = live.runs.pop(index)
+        if live.batch.share == 1.0:  # no other micro-batch has gradients of the same update
+            self.replicas.give_early(live.batch.number, live.version, index, to_come=live.runs)
         roots = Roots()
         outputs = iter(live.output_gradients)
         for give, result in zip(segment.gives, results, strict=True):

@@ -1,5 +1,8 @@
 """What one part lends and borrows: gradients go to the owner of a weight, new values come back after every update.
 
+A gradient goes as soon as it is complete, while the layers before it still run backward; where micro-batches share an
+update, after the last of them.
+
 Versions of a weight are counted by the owner's updates. The owner publishes a snapshot of each, and whoever uses the
 weight, the owner too, sees snapshots and never the memory that the optimizer writes. With several mini-batches in
 flight, the one that enters in tick t sees everywhere the weights after the update of the last one that entered in tick
@@ -8,6 +11,7 @@ t - delay or before; newer weights wait until a mini-batch wants them.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -43,6 +47,7 @@ class Replicas:
         self._version_of: dict[str, int] = {}
         self._tensor_of: dict[str, Tensor] = {}
         self._gradients: dict[str, Tensor] = {}
+        self._given: dict[int, set[str]] = {}  # by mini-batch, what need not be given again
         self._num_entered = 0
         self._recent: deque[int] = deque(maxlen=max(self._delay_of.values(), default=0))  # ticks with a mini-batch
 
@@ -101,11 +106,33 @@ class Replicas:
                 known = self._gradients.get(name)
                 self._gradients[name] = gradient if known is None else known.add_(gradient)
 
+    def give_early(self, batch: int, version: Version, segment: int, *, to_come: Iterable[int]) -> None:
+        """Let gradients go to their owners while the backward pass of a segment, which is about to begin, still runs.
+
+        Those of weights that no segment whose backward pass is `to_come` uses: nothing will be added to them.
+        """
+        unfinished = {name for other in to_come for name in self._table.weights_of(other)}
+        for name in self._table.weights_of(segment):
+            if name in self._borrowed and name not in unfinished:
+                # It is called once the leaf has its gradient, by the thread that runs the pass.
+                give = partial(self._give_from, batch, name)
+                version.leaves[name].register_post_accumulate_grad_hook(give)  # type: ignore[no-untyped-call]
+
+    def _give_from(self, batch: int, name: str, leaf: Tensor) -> None:
+        self._give_one(batch, name, leaf.grad)
+        leaf.grad = None
+        self._given.setdefault(batch, set()).add(name)
+
     def give(self, batch: int) -> None:
-        """Send the gradients of all borrowed weights to their owners, also where there are none."""
-        for name, loan in self._borrowed.items():
-            gradient = self._gradients.pop(name, None)
-            self._endpoint.send(batch, GRADIENTS, name, loan.owner, gradient, like=self._tensor_of[name])
+        """Send all other gradients of borrowed weights to their owners, also where there are none."""
+        given = self._given.pop(batch, set())
+        for name in self._borrowed:
+            if name not in given:
+                self._give_one(batch, name, self._gradients.pop(name, None))
+
+    def _give_one(self, batch: int, name: str, gradient: Tensor | None) -> None:
+        owner, like = self._borrowed[name].owner, self._tensor_of[name]
+        self._endpoint.send(batch, GRADIENTS, name, owner, gradient, like=like)
 
     def collect(self, batch: int) -> None:
         """Wait for the gradients of all borrowers, and add them to the part's own, always in the same order."""

@@ -10,6 +10,7 @@ from replica_programs import SLICED, Layer, data, data_parallel, squared, traine
 from hyperplace.runtime import (
     Copy,
     Feed,
+    Keep,
     Message,
     Output,
     Part,
@@ -22,6 +23,7 @@ from hyperplace.runtime import (
     Training,
     program,
 )
+from hyperplace.runtime.transport.threads import Threads
 
 SGD = Training(lambda ps: torch.optim.SGD(ps, lr=0.1))
 NUMBER = 8  # bytes of a float64
@@ -148,3 +150,69 @@ def test_mailboxes_hold_no_more_than_what_is_in_flight(schedule):
         assert len(set(waiting)) == 1, "no more after many mini-batches than after some"
         trainer.load_state_dict(trainer.state_dict())
         assert not any(trainer._transport._boxes), "weights from before would come back later"
+
+
+class Mark(torch.autograd.Function):
+    """Notes when a backward pass comes by."""
+
+    happened: ClassVar[list] = []
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        Mark.happened.append("pass")
+        return gradient
+
+
+class TwoLayers(Part):
+    """Two layers in one segment, and the second once more in another; both weights are the lender's."""
+
+    weights: ClassVar = {"first": Copy("w", (2, 2), owner=0), "second": Copy("v", (2, 2), owner=0)}
+    segments = (
+        Segment("go", (Feed(0, "0:2", (0, 2)),), (Keep("h"),), ("w",), ("first", "second"), forward=1, backward=2),
+        Segment("again", (Keep("h"),), (Send(0),), ("v",), ("second",), forward=1, backward=2),
+    )
+
+    def go(self, x):
+        return (Mark.apply(x @ self.first.t()) @ self.second.t(),)
+
+    def again(self, h):
+        return (Mark.apply(h) @ self.second.t(),)
+
+
+class LendsTwo(Lender):
+    weights: ClassVar = {"w": Piece("w", (2, 2)), "v": Piece("v", (2, 2))}
+
+
+@pytest.mark.parametrize(
+    ("settings", "order"),
+    [
+        ({}, ["pass", "second", "pass", "first"]),
+        ({"schedule": "sync", "micro_batches": 1}, ["pass", "second", "pass", "first"]),
+        ({"schedule": "sync", "micro_batches": 2}, ["pass", "pass"] * 2 + ["first", "second"]),
+    ],
+    ids=str,
+)
+def test_a_gradient_goes_while_earlier_layers_run_backward(settings, order, monkeypatch):
+    """Once no segment can add to it: the second weight is used twice."""
+    messages = (Message(0, "h", source=1, target=0, shape=(2, 2), dtype="float64", rows=(0, 2)),)
+    made = program("early", inputs=((2,),), parts=(LendsTwo, TwoLayers), batch=4, messages=messages)
+    state = {"w": torch.eye(2).double(), "v": torch.full((2, 2), 0.5).double()}
+    happened, send = [], Threads.send
+
+    def noted(transport, key, *tensor, **words):
+        if key.way == "gradients":
+            happened.append(key.item)
+        send(transport, key, *tensor, **words)
+
+    monkeypatch.setattr(Threads, "send", noted)
+    monkeypatch.setattr(Mark, "happened", happened)
+    settings = RunSettings(**{"schedule": "async", "in_flight": 1, **settings})
+    with Trainer(made, state, training=SGD, loss=squared, settings=settings) as trainer:
+        for x, y in data(2):
+            trainer.step(x, y)
+        trainer.flush()
+    assert happened == order * 2
