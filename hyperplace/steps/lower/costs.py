@@ -5,8 +5,13 @@ from hyperplace.steps.lower.steps import Stage, Step
 from hyperplace.values.graph import Graph, Layer
 from hyperplace.values.plan import Plan
 from hyperplace.values.profile import Profile, Work, size_and_unit
-from hyperplace.values.program import Piece
+from hyperplace.values.program import Copy, Piece
 from hyperplace.values.ranges import count
+
+# What a weight costs beside its update, in updates. Those are timed as SGD with momentum, which goes over it three
+# times; to add a gradient is to go over it once more. What is written to new memory goes over it once too, but the
+# first touch of memory takes about as long as the rest of an update.
+ADDED, WRITTEN = 1 / 3, 1.0
 
 
 class Costs:
@@ -61,8 +66,21 @@ class Costs:
         cells = sum(count(tile.filters) * count((tile.rows,)) for tile in step.tiles)
         return cells / (layer.num_filters * self._batch)
 
-    def update(self, layer: str, piece: Piece) -> float:
-        """Return the work of updating a piece of a layer's parameters."""
+    def update(self, layer: str, piece: Piece, num_borrowers: float = 0.0) -> float:
+        """Return the work of updating a piece of a layer's parameters, of which so many other parts have copies.
+
+        Copies are updated by their owner, who adds up their gradients and makes a snapshot for all to see.
+        """
+        if isinstance(piece, Copy):
+            return 0.0
+        lending = ADDED * num_borrowers + WRITTEN if num_borrowers else 0.0
+        return self._updated(layer, piece) * (1 + lending)
+
+    def joining(self, layer: str, piece: Piece) -> float:
+        """Return the work of writing a piece of a layer's parameters beside those of other owners."""
+        return WRITTEN * self._updated(layer, piece)
+
+    def _updated(self, layer: str, piece: Piece) -> float:
         total = self._graph[layer].parameter_bytes
         work = self._cells[layer].update + self._kernels[layer].update
         return work * piece.num_bytes / total if total else 0.0

@@ -8,13 +8,14 @@ from hyperplace.steps.lower.layers import LayerText
 from hyperplace.steps.lower.lowering import Lowering
 from hyperplace.steps.lower.norms import norm_calls, norm_width
 from hyperplace.steps.lower.operands import Operands, lines_text
-from hyperplace.steps.lower.pieces import Pieces
+from hyperplace.steps.lower.pieces import Entry, Pieces
 from hyperplace.steps.lower.sharing import tied_owners
 from hyperplace.steps.lower.steps import PartSteps, Run, Sent, Stage, Step, Tile, cut
 from hyperplace.steps.lower.text import Lines, canonical, index_text
 from hyperplace.values.graph import Layer, Rule
 from hyperplace.values.plan import Owner, Ranges
-from hyperplace.values.program import Feed, Keep, Method, Output, PartProgram, Piece, Receive, Segment, Send
+from hyperplace.values.program import Feed, Keep, Method, Output, PartProgram, Receive, Segment, Send
+from hyperplace.values.ranges import count
 
 LONGEST = 70  # letters about filters and rows in a note
 
@@ -48,21 +49,35 @@ class PartWriter:
 
     def _segment(self, number: int, run: Run, method: Method, weights: tuple[str, ...], fresh: set[str]) -> Segment:
         work = self._costs.passes(run.steps)
-        pieces: dict[str, Piece] = {p.attribute: p.piece for p in self._pieces.of.values()}
-        layers = {p.attribute: p.layer for p in self._pieces.of.values()}
+        entries = {entry.attribute: entry for entry in self._pieces.of.values()}
+        joined = [entries[name] for name in weights if len(self._groups(entries[name].layer)) > 1]
+        joining = sum(self._costs.joining(entry.layer, entry.piece) for entry in joined)
+        updates = [self._update(entries[name]) for name in weights if name in fresh]
         return Segment(
             f"segment_{number}",
             tuple(self._taken(variable, run) for variable in run.takes),
             (*map(Keep, run.keeps), *self._gives(run)),
             tuple(dict.fromkeys(step.layer for step in run.steps if step.layer)),
             weights,
-            forward=self._costs.rounded(work.forward),
+            forward=self._costs.rounded(work.forward + joining),
             backward=self._costs.rounded(work.backward),
-            update=self._costs.rounded(sum(self._costs.update(layers[name], pieces[name]) for name in fresh)),
+            update=self._costs.rounded(sum(updates)),
             saved_bytes=self._costs.saved_bytes(run.steps),
             largest_bytes=self._costs.largest_bytes(run.steps),
             method=method,
         )
+
+    def _groups(self, layer: str) -> tuple[tuple[int, Ranges], ...]:
+        """Return the part's filters of a layer by the owner of their weights, where these have copies."""
+        return self._sharings[layer].groups(self._part.part) if layer in self._sharings else ()
+
+    def _update(self, entry: Entry) -> float:
+        """Return the work of updating a piece, and of lending it to as many parts as have copies of its filters."""
+        part, owned = self._part.part, dict(self._groups(entry.layer)).get(self._part.part)
+        if not owned:
+            return self._costs.update(entry.layer, entry.piece)
+        copies = [r.filters for r in self._sharings[entry.layer].replicas if r.owner == part]
+        return self._costs.update(entry.layer, entry.piece, sum(map(count, copies)) / count(owned))
 
     def _taken(self, variable: str, run: Run) -> Feed | Receive | Keep:
         for step in run.steps:

@@ -1,6 +1,7 @@
 """Programs of plans that split rows compute what the model computes, at any batch size, and move what was planned."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +14,8 @@ from torch.nn import functional as F
 from hyperplace.models import ZOO
 from hyperplace.runtime import load_checkpoint, save_checkpoint
 from hyperplace.steps.capture import capture
+from hyperplace.steps.lower import lower
+from hyperplace.steps.profile.work import count_flops
 
 UNTRAINABLE = {"in_place_then_read_again"}  # plain torch refuses its backward pass, too
 NAMES = sorted(set(MODELS) - UNTRAINABLE)
@@ -257,3 +260,22 @@ def test_frozen_batch_norms_stay_frozen(grain):
         assert trainer.step(x, y).item() == pytest.approx(loss, rel=1e-9)
         assert largest_difference(trainer.state_dict(), after.state_dict()) < 1e-9
         assert torch.equal(trainer.state_dict()["m.running_mean"], net.m.running_mean)
+
+
+@pytest.mark.parametrize("how", ["dataparallel", "server"])
+def test_whoever_owns_weights_pays_for_lending_them(how):
+    """An update of 90 for every filter: plus a third for each of two borrowers, plus a snapshot of as much again."""
+    _, graph = small()
+    plan = planned(graph, "hybrid", 3, how, blocks=1, row_blocks=3, batch=6)
+    counted = count_flops(graph, 6)
+    costs = tuple(replace(cost, filter=replace(cost.filter, update=90.0)) for cost in counted.layers)
+    program = lower(graph, plan, replace(counted, layers=costs, costs="measured", unit="us"))
+    learners = [layer for layer in graph.layers if layer.parameter_bytes]
+    updates = [part.update for part in program.parts]
+    assert sum(updates) == pytest.approx((90 + 60 + 90) * sum(layer.num_filters for layer in learners), abs=1)
+    assert (updates[1:] == [0, 0]) == (how == "server")
+    free = lower(graph, plan, replace(counted, costs="measured", unit="us"))
+    for part, without in zip(program.parts, free.parts, strict=True):
+        joining = sum(s.forward for s in part.segments) - sum(s.forward for s in without.segments)
+        wanted = 0 if how == "server" else 90 * sum(layer.num_filters for layer in learners)
+        assert joining == pytest.approx(wanted, abs=1)
