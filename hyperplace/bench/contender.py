@@ -1,7 +1,7 @@
 """Who takes part: the unsplit model on one thread and on k, compiled for one part, and every plan, sync and async."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,8 +21,9 @@ from hyperplace.values.profile import Profile
 from hyperplace.values.program import Program
 
 LR, MOMENTUM = 1e-3, 0.9
-COMPILED = ("compiled, k=1", "coarse", "single")  # name, grain, partitioner
-PLANS = (
+Kind = tuple[str, str, str]  # name, grain, partitioner
+COMPILED: Kind = ("compiled, k=1", "coarse", "single")
+PLANS: tuple[Kind, ...] = (
     ("layer-wise", "coarse", "layerwise"),
     ("incremental", "coarse", "incremental"),
     ("coarse auto", "coarse", "auto"),
@@ -81,16 +82,45 @@ class Contender:
         if self.program is None or self.settings is None:
             with intra_op_threads(self.row.num_threads):
                 model = copy.deepcopy(self.model)
-                yield PlainLearner(model, _sgd(model.parameters()), functional.cross_entropy)
+                yield PlainLearner(model, sgd(model.parameters()), functional.cross_entropy)
             return
         with Trainer(
             self.program,
             self.model.state_dict(),
-            training=Training(_sgd),
+            training=Training(sgd),
             loss=functional.cross_entropy,
             settings=replace(self.settings, record=record),
         ) as trainer:
             yield trainer
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A kind of plan with what runs it, or with the note that says why there is none."""
+
+    name: str
+    k: int
+    plan: Plan | None = None
+    program: Runnable | None = None
+    micro_batches: int = 1  # of the sync schedule
+    note: str = ""
+
+    def row(self, schedule: str, settings: BenchSettings) -> BenchRow:
+        """Return the row of one schedule, without figures yet."""
+        row = BenchRow(self.name, schedule, self.k, 1, settings.batch, note=self.note)
+        if self.plan is None or self.program is None:
+            return row
+        return replace(
+            row,
+            predicted_bytes=self.plan.metrics.training_volume_bytes,
+            predicted_us=predicted_us(self.program.program, self.flow(schedule, settings)),
+        )
+
+    def flow(self, schedule: str, settings: BenchSettings) -> RunSettings:
+        """Return how its mini-batches flow."""
+        in_flight = settings.in_flight if self.k > 1 else 1
+        pieces = self.micro_batches if schedule == SYNC else 1
+        return RunSettings(schedule, in_flight, pieces, settings.seed, threads=1)
 
 
 def contenders(
@@ -101,38 +131,43 @@ def contenders(
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> list[Contender]:
     """Return all methods in the order of the table; a plan that cannot be made has rows that say why."""
-    found = [_plain(model, threads) for threads in dict.fromkeys((1, settings.k))]
-    for name, grain, partitioner in (COMPILED, *PLANS):
+    found = [_plain(model, threads, settings) for threads in dict.fromkeys((1, settings.k))]
+    for planned in plans(graph, costs, settings, (COMPILED, *PLANS), on_progress):
+        for schedule in (SYNC, ASYNC) if planned.name != COMPILED[0] else (ASYNC,):
+            row, flow = planned.row(schedule, settings), planned.flow(schedule, settings)
+            found.append(Contender(row, model, planned.program, flow))
+    return found
+
+
+def _plain(model: nn.Module, threads: int, settings: BenchSettings) -> Contender:
+    return Contender(plain_row(threads, settings), model)
+
+
+def plain_row(threads: int, settings: BenchSettings) -> BenchRow:
+    """Return the row of the unsplit model, without figures yet."""
+    name = f"plain loop, {threads} thread{'s' if threads > 1 else ''}"
+    return BenchRow(name, PLAIN, 1, threads, settings.batch)
+
+
+def plans(
+    graph: Graph,
+    costs: Profile,
+    settings: BenchSettings,
+    kinds: Sequence[Kind],
+    on_progress: Callable[[str], None],
+) -> Iterator[Planned]:
+    """Yield a plan of every kind; nobody is left out because its plan cannot be made."""
+    for name, grain, partitioner in kinds:
         on_progress(f"planning {name}")
-        k, schedules = (1, (ASYNC,)) if partitioner == "single" else (settings.k, (SYNC, ASYNC))
-        rows = [BenchRow(name, schedule, k, 1) for schedule in schedules]
+        k = 1 if partitioner == "single" else settings.k
         wanted = settings.plan_settings(grain, partitioner, k)
         try:
             plan = api.place_graph(graph, costs, wanted, time_limit_s=settings.time_limit_s)
         except (BalanceError, PartitionerError) as fault:
-            found += [Contender(replace(row, note=str(fault)), model) for row in rows]
+            yield Planned(name, k, note=str(fault))
         else:
-            program = api.runnable(graph, plan, costs)
             pieces = api.micro_batches_for(graph, plan)
-            found += [_planned(model, row, plan, program, settings, pieces) for row in rows]
-    return found
-
-
-def _plain(model: nn.Module, threads: int) -> Contender:
-    name = f"plain loop, {threads} thread{'s' if threads > 1 else ''}"
-    return Contender(BenchRow(name, PLAIN, 1, threads), model)
-
-
-def _planned(
-    model: nn.Module, row: BenchRow, plan: Plan, program: Runnable, settings: BenchSettings, micro_batches: int
-) -> Contender:
-    in_flight = settings.in_flight if row.num_parts > 1 else 1
-    pieces = micro_batches if row.schedule == SYNC else 1
-    flow = RunSettings(row.schedule, in_flight, pieces, settings.seed, threads=row.num_threads)
-    row = replace(
-        row, predicted_bytes=plan.metrics.training_volume_bytes, predicted_us=predicted_us(program.program, flow)
-    )
-    return Contender(row, model, program, flow)
+            yield Planned(name, k, plan, api.runnable(graph, plan, costs), pieces)
 
 
 def predicted_us(program: Program, flow: RunSettings) -> float | None:
@@ -148,5 +183,6 @@ def predicted_us(program: Program, flow: RunSettings) -> float | None:
     return api.dry_run(program, order, flow.micro_batches).length / flow.micro_batches
 
 
-def _sgd(parameters: Any) -> torch.optim.Optimizer:
+def sgd(parameters: Any) -> torch.optim.Optimizer:
+    """Return what everybody updates weights with."""
     return torch.optim.SGD(parameters, lr=LR, momentum=MOMENTUM)

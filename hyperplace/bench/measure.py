@@ -48,7 +48,7 @@ def bench(
     on_progress: OnProgress = lambda text: None,
 ) -> Measured:
     """Measure everything, on as many cores as there are parts."""
-    minibatches = _minibatches(sample, settings)
+    minibatches = made_up(sample, settings.model, settings.batch, settings.seed)
     with on_cores(settings.k) as num_cores:
         graph = api.capture(model, sample)
         on_progress("measuring layers")
@@ -61,7 +61,6 @@ def bench(
         model=settings.model,
         inputs=tuple(tuple(x.shape[1:]) for x in sample),
         k=settings.k,
-        batch=settings.batch,
         steps=settings.steps,
         imbalance=settings.imbalance,
         costs=settings.costs,
@@ -73,15 +72,14 @@ def bench(
     return Measured(found, timelines[found.best] if found.best else None)
 
 
-def _minibatches(sample: tuple[Tensor, ...], settings: BenchSettings) -> list[Batch]:
+def made_up(sample: tuple[Tensor, ...], model: str, batch: int, seed: int) -> list[Batch]:
+    """Return some mini-batches of images like the sample, the same for the same seed."""
     if len(sample) != 1 or sample[0].ndim != 4:
-        raise UsageError(
-            f"{settings.model} does not read single images, which the bench makes up; measure it from Python"
-        )
+        raise UsageError(f"{model} does not read single images, which the bench makes up; measure it from Python")
     _, channels, height, width = sample[0].shape
     shape: Shape = (channels, height, width)
-    images = synthetic(settings.batch * DIFFERENT_BATCHES, shape, NUM_CLASSES, settings.seed)
-    return list(batches(images, settings.batch, seed=settings.seed, epoch=0))
+    images = synthetic(batch * DIFFERENT_BATCHES, shape, NUM_CLASSES, seed)
+    return list(batches(images, batch, seed=seed, epoch=0))
 
 
 @contextmanager
@@ -118,9 +116,9 @@ def _speeds(
 def _timed(learner: Learner, minibatches: list[Batch], settings: BenchSettings) -> float:
     """Return the seconds of the steps after those that fill the pipe."""
     source = cycle(minibatches)
-    _give(learner, source, _warm_up(settings))
+    give(learner, source, _warm_up(settings))
     begin = time.perf_counter()
-    _give(learner, source, settings.steps)
+    give(learner, source, settings.steps)
     return time.perf_counter() - begin
 
 
@@ -128,7 +126,8 @@ def _warm_up(settings: BenchSettings) -> int:
     return settings.in_flight + 1
 
 
-def _give(learner: Learner, source: Iterator[Batch], number: int) -> None:
+def give(learner: Learner, source: Iterator[Batch], number: int) -> None:
+    """Train on so many mini-batches."""
     for x, y in islice(source, number):
         learner.step(x, y)
 
@@ -143,7 +142,7 @@ def _watched(
     warm_up, pieces = _warm_up(settings), one.settings.micro_batches
     with one.opened(record=True) as learner:
         assert isinstance(learner, Trainer)
-        _give(learner, cycle(minibatches), warm_up + settings.steps + settings.in_flight)
+        give(learner, cycle(minibatches), warm_up + settings.steps + settings.in_flight)
         timeline = learner.timeline().between(warm_up * pieces, (warm_up + settings.steps) * pieces)
         moved = sum(learner.moved_bytes().values()) / learner.num_batches
     return replace(one.row, bubble=float(timeline.bubble.mean()), moved_bytes=moved), timeline

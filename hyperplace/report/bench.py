@@ -1,6 +1,6 @@
-"""How fast a model trains, as a table with its conditions."""
+"""How fast a model trains, as tables with their conditions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from statistics import median
 
@@ -14,46 +14,77 @@ FIGURES = ("median", "spread", "speed_up_1_thread", "speed_up_k_threads")
 
 
 def bench_document(bench: Bench, timeline: Timeline | None = None) -> Document:
-    """Return the table with its notes, and what the fastest plan did with its time in the steady state."""
-    sections = [Section((bench_table(bench), *notes(bench_notes(bench))))]
+    """Return a table per batch size with notes, and what the fastest plan did with its time in the steady state."""
+    if len(bench.batches) == 1:
+        sections = [Section((bench_table(bench, bench.batches[0]), *notes(bench_notes(bench))))]
+    else:
+        sections = [Section((speed_table(bench),), "images/s by batch size")]
+        sections += [Section((bench_table(bench, batch),), f"batch {batch}") for batch in bench.batches]
+        sections.append(Section(notes(bench_notes(bench))))
     if timeline and bench.best:
         title = f"{bench.best.method} {bench.best.schedule}, the fastest plan, in the steady state"
         sections.append(timeline_section(timeline, title))
     return Document((Text(conditions(bench), "head"),), tuple(sections), records(bench))
 
 
-def bench_table(bench: Bench) -> Table:
+def speed_table(bench: Bench) -> Table:
+    """Return a row per method and a column per batch size, as the thesis has them in its Table 5.15."""
+    methods = {(row.method, row.schedule): _name(row) for row in bench.rows}
+    found = {(row.method, row.schedule, row.batch): row.median for row in bench.rows if row.images_per_s}
+    return Table(
+        (
+            Column.words("method", methods.values()),
+            Column.words("schedule", [schedule for _, schedule in methods]),
+            *(
+                Column.numbers(f"batch {batch}", [found.get((*method, batch)) for method in methods])
+                for batch in bench.batches
+            ),
+        )
+    )
+
+
+def bench_table(bench: Bench, batch: int) -> Table:
     """Return a row per method: medians, how far the repeats spread, and how many times as fast as the plain loops."""
-    rows = bench.rows
+    rows = bench.rows_of(batch)
 
     def measured(value: Callable[[BenchRow], float]) -> list[Value]:
         return [value(row) if row.images_per_s else None for row in rows]
 
-    return Table(
-        (
-            Column.words("method", [row.method for row in rows]),
-            Column.words("schedule", [row.schedule for row in rows]),
-            Column.numbers("images/s", measured(lambda row: row.median)),
-            Column.numbers("spread", measured(lambda row: 100 * row.spread), "%", spare=3),
-            Column.numbers("x 1 thread", measured(lambda row: bench.speed_up(row, rows[0])), form=",.2f"),
-            Column.numbers("x k threads", measured(lambda row: bench.speed_up(row, bench.threaded)), form=",.2f"),
-            *(_time_columns(bench) if _has_predictions(bench) else ()),
-            Column.numbers("bubble", [None if row.bubble is None else 100 * row.bubble for row in rows], "%"),
-            Column.numbers("moved", [_mib(row.moved_bytes) for row in rows], "MiB", spare=2),
-            Column.numbers("predicted", [_mib(row.predicted_bytes) for row in rows], "MiB", spare=1),
-        )
+    columns = (
+        Column.words("method", map(_name, rows)),
+        Column.words("schedule", [row.schedule for row in rows]),
+        Column.numbers("images/s", measured(lambda row: row.median)),
+        Column.numbers("spread", measured(lambda row: 100 * row.spread), "%", spare=3),
+        Column.numbers("x 1 thread", measured(bench.speed_up), form=",.2f"),
+        *([Column.numbers("x k threads", measured(bench.threads_speed_up), form=",.2f")] if bench.has_threads else ()),
+        *(_time_columns(rows) if _has_predictions(bench) else ()),
+        Column.numbers("bubble", [_percent(row.bubble) for row in rows], "%"),
+        Column.numbers("idle", [_percent(row.idle) for row in rows], "%", spare=4),
+        Column.numbers("moved", [_mib(row.moved_bytes) for row in rows], "MiB", spare=2),
+        Column.numbers("predicted", [_mib(row.predicted_bytes) for row in rows], "MiB", spare=1),
+        Column.numbers("wire", [_mib(row.wire_bytes) for row in rows], "MiB", spare=5),
     )
+    optional = {"idle", "wire"}  # of hosts only
+    return Table(tuple(column for column in columns if not (column.name in optional and column.is_empty)))
+
+
+def _name(row: BenchRow) -> str:
+    return f"{row.method} *" if row.is_auto else row.method
 
 
 def _has_predictions(bench: Bench) -> bool:
     return any(row.predicted_us is not None for row in bench.rows)
 
 
-def _time_columns(bench: Bench) -> tuple[Column, Column]:
+def _time_columns(rows: Sequence[BenchRow]) -> tuple[Column, Column]:
     """Return how long a mini-batch took, and how long the schedule says it takes."""
-    took = [1e3 * bench.batch / row.median if row.images_per_s else None for row in bench.rows]
-    predicted = [None if row.predicted_us is None else row.predicted_us / 1e3 for row in bench.rows]
+    took = [1e3 * row.batch / row.median if row.images_per_s else None for row in rows]
+    predicted = [None if row.predicted_us is None else row.predicted_us / 1e3 for row in rows]
     return Column.numbers("mini-batch", took, "ms"), Column.numbers("predicted", predicted, "ms")
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
 def _mib(num_bytes: float | None) -> float | None:
@@ -72,18 +103,20 @@ def _record(bench: Bench, row: BenchRow) -> dict[str, Value]:
     record = asdict(row) | {"images_per_s": " ".join(map(repr, row.images_per_s))}
     if not row.images_per_s:
         return record
-    against = (bench.speed_up(row, base) for base in (bench.rows[0], bench.threaded))
+    against = (bench.speed_up(row), bench.threads_speed_up(row))
     return record | dict(zip(FIGURES, (row.median, row.spread, *against), strict=True))
 
 
 def conditions(bench: Bench) -> str:
     """Say what was measured on what."""
     inputs = " and ".join("x".join(map(str, shape)) for shape in bench.inputs)
-    repeats = len(bench.rows[0].images_per_s)
+    repeats = max(len(row.images_per_s) for row in bench.rows)
+    several = "batches" if len(bench.batches) > 1 else "batch"
+    network = f"; {bench.network}" if bench.network else ""
     return (
-        f"{bench.model}, {inputs}, batch {bench.batch}, k={bench.k}; medians of {repeats} repeats of {bench.steps} "
-        f"mini-batches, all methods by turns; plans by {bench.costs} costs, imbalance {bench.imbalance:g}; "
-        f"every part on {bench.machine}"
+        f"{bench.model}, {inputs}, {several} {', '.join(map(str, bench.batches))}, k={bench.k}; medians of {repeats} "
+        f"repeats of {bench.steps} mini-batches, all methods by turns; plans by {bench.costs} costs, imbalance "
+        f"{bench.imbalance:g}; every part on {bench.machine}{network}"
     )
 
 
@@ -96,7 +129,13 @@ def bench_notes(bench: Bench) -> list[str]:
     ]
     if _has_predictions(bench):
         notes.append("predicted ms: a mini-batch by the schedule of measured layers, if messages took no time")
-    if bench.num_cores < bench.k:
+    if any(row.idle is not None for row in bench.rows):
+        notes.append("idle: share of the hosts' processor time that nobody used, whatever the processes waited for")
+    if any(row.wire_bytes is not None for row in bench.rows):
+        notes.append("wire: what the hosts' cards sent by their own counters, per mini-batch, protocol included")
+    if any(row.is_auto for row in bench.rows):
+        notes.append("*: the plan that --grain auto returns")
+    if not bench.network and bench.num_cores < bench.k:
         notes.append(f"{bench.k} parts shared {bench.num_cores} cores here, so more than that cannot be gained")
     reasons = dict.fromkeys((row.method, row.note) for row in bench.rows if row.note)
     return notes + [f"{method}: {note}" for method, note in reasons]

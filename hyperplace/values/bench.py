@@ -18,11 +18,16 @@ class BenchRow:
     schedule: str  # plain: no parts
     num_parts: int
     num_threads: int  # of each part, or of the plain loop
+    batch: int  # rows of a mini-batch
     images_per_s: tuple[float, ...] = ()  # of every repeat, in order
     bubble: float | None = None  # the share of time in which a part computed nothing, mean over parts
     moved_bytes: float | None = None
     predicted_bytes: int | None = None
     predicted_us: float | None = None  # of a mini-batch, by the schedule; only from measured costs
+    idle: float | None = None  # the share of the hosts' cores that nobody used, whatever waited for what
+    wire_bytes: float | None = None  # per mini-batch, what all hosts' cards sent
+    is_outside: bool = False  # somebody else's way to split a model
+    is_auto: bool = False  # the plan that grain auto returns
     note: str = ""  # why there are no figures
 
     @property
@@ -37,26 +42,30 @@ class BenchRow:
 
 @dataclass(frozen=True, repr=False)
 class Bench:
-    """All methods of one run; the first row is the plain loop on one thread."""
+    """All methods of one run, one batch size after the other; the first row of each is the plain loop on one thread."""
 
     model: str
     inputs: tuple[tuple[int, ...], ...]
     k: int
-    batch: int
-    steps: int  # mini-batches of a repeat
+    steps: int  # mini-batches of a repeat, at most
     imbalance: float
     costs: str
     machine: str
     num_cores: int  # that all methods shared
     rows: tuple[BenchRow, ...]
+    network: str = ""  # what lies between the parts where they are processes
 
     def __post_init__(self) -> None:
         if faults := list(self._faults()):
             raise HyperplaceError("not a bench: " + "; ".join(faults))
 
     def _faults(self) -> Iterator[str]:
-        if not self.rows or (self.rows[0].schedule, self.rows[0].num_threads) != (PLAIN, 1):
-            yield "its first row is not the plain loop on one thread"
+        if not self.rows:
+            yield "it has no rows"
+        for batch in self.batches:
+            first = self.rows_of(batch)[0]
+            if (first.schedule, first.num_threads) != (PLAIN, 1) or first.note:
+                yield f"its first row of batch {batch} is not the plain loop on one thread"
         for row in self.rows:
             if bool(row.images_per_s) == bool(row.note):
                 yield f"{row.method} needs either figures or a note that says why there are none"
@@ -65,21 +74,36 @@ class Bench:
 
     def __repr__(self) -> str:
         best = self.best
-        found = f", best {best.method} {best.schedule} {self.speed_up(best, self.rows[0]):.2f}x" if best else ""
-        return f"Bench({self.model}, k={self.k}, {len(self.rows)} methods{found})"
+        found = f", best {best.method} {best.schedule} {self.speed_up(best):.2f}x" if best else ""
+        num_methods = len({(row.method, row.schedule) for row in self.rows})
+        return f"Bench({self.model}, k={self.k}, {num_methods} methods{found})"
 
     @property
-    def threaded(self) -> BenchRow:
-        """The plain loop on k threads; on one where k is 1."""
-        return next(row for row in reversed(self.rows) if row.schedule == PLAIN)
+    def batches(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(row.batch for row in self.rows))
+
+    def rows_of(self, batch: int) -> tuple[BenchRow, ...]:
+        return tuple(row for row in self.rows if row.batch == batch)
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether the plain loop also ran on more than one thread."""
+        return any(row.schedule == PLAIN and row.num_threads > 1 for row in self.rows)
 
     @property
     def best(self) -> BenchRow | None:
-        """The fastest of those that are split into k parts."""
-        split = [row for row in self.rows if row.schedule != PLAIN and row.num_parts == self.k and row.images_per_s]
+        """The fastest of the plans that split the model into k parts."""
+        split = [row for row in self.rows if self._is_split(row) and row.images_per_s]
         return max(split, key=lambda row: row.median, default=None)
 
-    @staticmethod
-    def speed_up(row: BenchRow, base: BenchRow) -> float:
-        """Return how many times as fast a row is, by medians."""
-        return row.median / base.median
+    def _is_split(self, row: BenchRow) -> bool:
+        return row.schedule != PLAIN and row.num_parts == self.k and not row.is_outside
+
+    def speed_up(self, row: BenchRow) -> float:
+        """Return how many times as fast a row is as the plain loop on one thread, by medians."""
+        return row.median / self.rows_of(row.batch)[0].median
+
+    def threads_speed_up(self, row: BenchRow) -> float:
+        """Return how many times as fast a row is as the plain loop on the most threads it ran on."""
+        plain = [other for other in self.rows_of(row.batch) if other.schedule == PLAIN]
+        return row.median / plain[-1].median

@@ -14,19 +14,19 @@ MIB = 2**20
 def bench():
     """Return two plain loops, a plan that is worth it, and one that could not be made."""
     rows = (
-        BenchRow("plain loop, 1 thread", "plain", 1, 1, (100.0, 104.0, 98.0)),
-        BenchRow("plain loop, 2 threads", "plain", 1, 2, (160.0, 161.0, 159.0)),
-        BenchRow("compiled, k=1", "async", 1, 1, (97.0, 97.0, 97.0), 0.01, 0, 0),
-        BenchRow("coarse auto", "sync", 2, 1, (140.0, 150.0, 145.0), 0.25, 3 * MIB, 3 * MIB),
-        BenchRow("coarse auto", "async", 2, 1, (180.0, 175.0, 181.0), 0.05, 3 * MIB, 3 * MIB),
-        BenchRow("fine auto", "sync", 2, 1, note="imbalance 0.02 cannot be met at k=2"),
-        BenchRow("fine auto", "async", 2, 1, note="imbalance 0.02 cannot be met at k=2"),
+        BenchRow("plain loop, 1 thread", "plain", 1, 1, 16, (100.0, 104.0, 98.0)),
+        BenchRow("plain loop, 2 threads", "plain", 1, 2, 16, (160.0, 161.0, 159.0)),
+        BenchRow("compiled, k=1", "async", 1, 1, 16, (97.0, 97.0, 97.0), 0.01, 0, 0),
+        BenchRow("coarse auto", "sync", 2, 1, 16, (140.0, 150.0, 145.0), 0.25, 3 * MIB, 3 * MIB),
+        BenchRow("coarse auto", "async", 2, 1, 16, (180.0, 175.0, 181.0), 0.05, 3 * MIB, 3 * MIB),
+        BenchRow("fine auto", "sync", 2, 1, 16, note="imbalance 0.02 cannot be met at k=2"),
+        BenchRow("fine auto", "async", 2, 1, 16, note="imbalance 0.02 cannot be met at k=2"),
     )
-    return Bench("vgg16", ((3, 64, 64),), 2, 16, 8, 0.02, "measured", "AMD EPYC, 1 thread, cpu, torch 2", 2, rows)
+    return Bench("vgg16", ((3, 64, 64),), 2, 8, 0.02, "measured", "AMD EPYC, 1 thread, cpu, torch 2", 2, rows)
 
 
 def test_the_table_by_hand():
-    table = bench_table(bench())
+    table = bench_table(bench(), 16)
     assert list(table["images/s"])[:5] == [100, 160, 97, 145, 180]
     assert list(table["x 1 thread"])[:5] == [1, 1.6, 0.97, 1.45, 1.8]
     assert list(table["x k threads"])[3:5] == [145 / 160, 180 / 160]
@@ -53,11 +53,11 @@ def test_csv_holds_every_repeat():
 def test_what_the_schedule_predicts_stands_beside_what_a_mini_batch_took():
     rows = tuple(replace(row, predicted_us=85e3) if row.num_parts == 2 else row for row in bench().rows)
     predicted = replace(bench(), rows=rows)
-    table = bench_table(predicted)
+    table = bench_table(predicted, 16)
     assert table["mini-batch ms"][:2] == (160.0, 100.0)
     assert table["predicted ms"] == (None, None, None, 85, 85, 85, 85)
     assert "if messages took no time" in plain_text(bench_document(predicted), 120)
-    assert "predicted ms" not in bench_table(bench()).headings
+    assert "predicted ms" not in bench_table(bench(), 16).headings
 
 
 def test_fewer_cores_than_parts_are_said():

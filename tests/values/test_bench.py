@@ -8,39 +8,39 @@ from hyperplace.errors import HyperplaceError
 from hyperplace.values.bench import Bench, BenchRow
 
 ROWS = (
-    BenchRow("plain loop, 1 thread", "plain", 1, 1, (10.0, 12.0, 11.0)),
-    BenchRow("plain loop, 2 threads", "plain", 1, 2, (20.0, 22.0, 24.0)),
-    BenchRow("compiled, k=1", "async", 1, 1, (99.0,)),
-    BenchRow("coarse auto", "sync", 2, 1, (16.5,)),
-    BenchRow("coarse auto", "async", 2, 1, (33.0,)),
-    BenchRow("fine auto", "async", 2, 1, note="cannot be met"),
+    BenchRow("plain loop, 1 thread", "plain", 1, 1, 16, (10.0, 12.0, 11.0)),
+    BenchRow("plain loop, 2 threads", "plain", 1, 2, 16, (20.0, 22.0, 24.0)),
+    BenchRow("compiled, k=1", "async", 1, 1, 16, (99.0,)),
+    BenchRow("coarse auto", "sync", 2, 1, 16, (16.5,)),
+    BenchRow("coarse auto", "async", 2, 1, 16, (33.0,)),
+    BenchRow("fine auto", "async", 2, 1, 16, note="cannot be met"),
 )
-BENCH = Bench("net", ((3, 8, 8),), 2, 16, 8, 0.02, "measured", "a machine", 2, ROWS)
+BENCH = Bench("net", ((3, 8, 8),), 2, 8, 0.02, "measured", "a machine", 2, ROWS)
 
 
 def test_figures() -> None:
     assert (ROWS[0].median, ROWS[0].spread) == (11.0, pytest.approx(2 / 11))
-    assert BENCH.threaded is ROWS[1]
     assert BENCH.best is ROWS[4], "what is not split does not count"
-    assert BENCH.speed_up(ROWS[4], ROWS[0]) == 3.0
+    assert (BENCH.speed_up(ROWS[4]), BENCH.threads_speed_up(ROWS[4])) == (3.0, 1.5)
     assert repr(BENCH) == "Bench(net, k=2, 6 methods, best coarse auto async 3.00x)"
 
 
 def test_without_a_plan_or_threads() -> None:
     alone = replace(BENCH, rows=ROWS[:1])
     assert alone.best is None
-    assert alone.threaded is ROWS[0]
+    assert not alone.has_threads
+    assert alone.threads_speed_up(ROWS[0]) == 1.0
     assert repr(alone) == "Bench(net, k=2, 1 methods)"
 
 
 @pytest.mark.parametrize(
     ("rows", "fault"),
     [
-        ((), "not the plain loop on one thread"),
+        ((), "it has no rows"),
         (ROWS[1:], "not the plain loop on one thread"),
-        ((*ROWS, BenchRow("empty", "sync", 2, 1)), "empty needs either figures or a note"),
-        ((*ROWS, BenchRow("still", "sync", 2, 1, (1.0, 0.0))), "still has a speed that is none"),
-        ((*ROWS, BenchRow("odd", "sync", 2, 1, (float("nan"),))), "odd has a speed that is none"),
+        ((*ROWS, BenchRow("empty", "sync", 2, 1, 16)), "empty needs either figures or a note"),
+        ((*ROWS, BenchRow("still", "sync", 2, 1, 16, (1.0, 0.0))), "still has a speed that is none"),
+        ((*ROWS, BenchRow("odd", "sync", 2, 1, 16, (float("nan"),))), "odd has a speed that is none"),
     ],
 )
 def test_what_is_not_a_bench(rows, fault) -> None:
