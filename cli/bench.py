@@ -1,23 +1,33 @@
 """`hyperplace bench`: how fast a model trains, unsplit and by every kind of plan."""
 
 import json as json_text
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from hyperplace.errors import UsageError
 
 from . import options
 from .folder import check_folder, write_document
 from .planned import Subject, parsed_shapes
-from .terminal import progress, say
+from .terminal import Shown, progress, say
+
+if TYPE_CHECKING:
+    from hyperplace.bench import BenchSettings, Measured
+
+    Measure = Callable[[Shown], Measured]
 
 TRACE = "trace.json"
 
 
 def bench(
     model: options.Model,
-    k: Annotated[int, typer.Option(help="Number of parts, each on a core of its own.")] = 2,
+    k: Annotated[
+        int | None, typer.Option(help="Number of parts, each on a core of its own.", show_default="2, or --hosts")
+    ] = None,
     batch: options.Batch = 16,
     repeats: Annotated[int, typer.Option(help="Rounds in which every method has its turn.")] = 5,
     steps: Annotated[int, typer.Option(help="Mini-batches that are timed in a turn.")] = 8,
@@ -28,24 +38,39 @@ def bench(
     in_flight: Annotated[int, typer.Option(help="Mini-batches (sync: micro-batches) under way at once.")] = 4,
     seed: options.Seed = 0,
     time_limit: options.TimeLimit = 20.0,
+    hosts: Annotated[
+        int | None,
+        typer.Option(help="Emulate so many hosts here, a process each, and measure what torch offers too; needs root."),
+    ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(help="What every host's card sends and receives, such as 1gbit.", show_default="no limit"),
+    ] = None,
+    delay: Annotated[str | None, typer.Option(help="Of what a host sends, such as 1ms.", show_default="none")] = None,
+    batches: Annotated[
+        str | None, typer.Option(help="Several batch sizes on hosts, such as 8,16,32.", show_default="--batch")
+    ] = None,
+    turn_limit: Annotated[
+        float | None,
+        typer.Option(help="Seconds of a turn on hosts; slow methods are timed for fewer steps.", show_default="30"),
+    ] = None,
     input: options.Input = None,
     out: options.Out = None,
     json: options.Json = False,
 ) -> None:
-    """Measure how fast a model trains: unsplit on one thread and on k, and by every kind of plan, sync and async."""
-    from rich.console import Console
+    """Measure how fast a model trains: unsplit on one thread and on k, and by every kind of plan, sync and async.
 
+    On emulated hosts also by torch's DistributedDataParallel and pipelining.
+    """
     from hyperplace.bench import BenchSettings
-    from hyperplace.bench import bench as measure
-    from hyperplace.files.timeline import trace_text
-    from hyperplace.files.write import write_text
-    from hyperplace.report import bench_document, show
 
+    _check_options(hosts, k, {"--rate": rate, "--delay": delay, "--batches": batches, "--turn-limit": turn_limit})
     subject = Subject(model, parsed_shapes(input))
     name = subject.load().name
+    num_parts = hosts or (2 if k is None else k)
     settings = BenchSettings(
         model=name,
-        k=k,
+        k=num_parts,
         batch=batch,
         repeats=repeats,
         steps=steps,
@@ -55,17 +80,71 @@ def bench(
         seed=seed,
         time_limit_s=time_limit,
     )
-    folder = out or Path("results") / f"{name}-k{k}-bench"
+    if hosts is None:
+        folder, measure = out or Path("results") / f"{name}-k{num_parts}-bench", _on_threads(subject, settings)
+    else:
+        sizes = tuple(options.integers(batches, "--batches")) if batches else ()
+        folder = out or Path("results") / f"{name}-hosts{hosts}-bench"
+        measure = _on_hosts(subject, settings, rate, delay, batches=sizes, turn_limit_s=turn_limit)
     check_folder(folder)
     with progress("bench") as shown:
-        loaded = subject.weighted(seed)
-        measured = measure(loaded.module, loaded.sample, settings, on_progress=shown.on_progress)
+        measured = measure(shown)
+    _written(measured, folder, is_json=json)
+
+
+def _check_options(hosts: int | None, k: int | None, of_hosts: dict[str, object]) -> None:
+    """Refuse what is for hosts where there are none, and a k that contradicts them."""
+    if hosts is None:
+        if given := [name for name, value in of_hosts.items() if value is not None]:
+            raise UsageError(f"{given[0]} is for emulated hosts; add --hosts 2, or leave it out")
+        return
+    from hyperplace.bench import check_hosts
+
+    check_hosts(hosts)
+    if k not in (None, hosts):
+        raise UsageError(f"--k {k} is not --hosts {hosts}, and every host has one part; leave --k out")
+
+
+def _on_threads(subject: Subject, settings: "BenchSettings") -> "Measure":
+    from hyperplace.bench import bench
+
+    def measure(shown: Shown) -> "Measured":
+        loaded = subject.weighted(settings.seed)
+        return bench(loaded.module, loaded.sample, settings, on_progress=shown.on_progress)
+
+    return measure
+
+
+def _on_hosts(
+    subject: Subject,
+    settings: "BenchSettings",
+    rate: str | None,
+    delay: str | None,
+    *,
+    batches: tuple[int, ...],
+    turn_limit_s: float | None,
+) -> "Measure":
+    from hyperplace.bench import Card, HostSettings, bench_hosts
+
+    limit = {} if turn_limit_s is None else {"turn_limit_s": turn_limit_s}
+    wanted = HostSettings(subject.spec, subject.shapes, settings, Card.parse(rate, delay), batches, **limit)
+    return lambda shown: bench_hosts(wanted, on_progress=shown.on_progress, on_note=say)
+
+
+def _written(measured: "Measured", folder: Path, *, is_json: bool) -> None:
+    """Write the files, and show the table or its data."""
+    from rich.console import Console
+
+    from hyperplace.files.timeline import trace_text
+    from hyperplace.files.write import write_text
+    from hyperplace.report import bench_document, show
+
     document = bench_document(measured.bench, measured.timeline)
     files = write_document(folder, "bench", document, text_width=120)
     if measured.timeline:
         write_text(folder / TRACE, trace_text(measured.timeline))
         files = (*files, TRACE)
-    if json:
+    if is_json:
         print(json_text.dumps(asdict(measured.bench) | {"files": [str(folder / file) for file in files]}))
         return
     show(document, Console(highlight=False))

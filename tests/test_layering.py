@@ -82,6 +82,8 @@ MAY_IMPORT = {
         "hyperplace.bench",
         "hyperplace.data",
         "hyperplace.errors",
+        "hyperplace.files",  # what is handed over to other processes
+        "hyperplace.models",  # which they make for themselves
         "hyperplace.runtime",
         "hyperplace.training",
         "hyperplace.values",

@@ -1,6 +1,8 @@
-"""Measure how fast a model trains: plain loops and plans by turns, from the same weights on the same mini-batches."""
+"""Measure how fast a model trains: plain loops, plans and what torch offers by turns, on threads or on hosts."""
 
 from hyperplace.bench.contender import BenchSettings, Contender
+from hyperplace.bench.hosts import HostSettings, bench_hosts, check_hosts
 from hyperplace.bench.measure import Measured, bench
+from hyperplace.bench.netns import Card
 
-__all__ = ["BenchSettings", "Contender", "Measured", "bench"]
+__all__ = ["BenchSettings", "Card", "Contender", "HostSettings", "Measured", "bench", "bench_hosts", "check_hosts"]

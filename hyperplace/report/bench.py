@@ -133,6 +133,8 @@ def bench_notes(bench: Bench) -> list[str]:
         notes.append("idle: share of the hosts' processor time that nobody used, whatever the processes waited for")
     if any(row.wire_bytes is not None for row in bench.rows):
         notes.append("wire: what the hosts' cards sent by their own counters, per mini-batch, protocol included")
+    if any(row.is_outside for row in bench.rows):
+        notes.append("torch: its DistributedDataParallel, and its pipelining's schedules with m micro-batches")
     if any(row.is_auto for row in bench.rows):
         notes.append("*: the plan that --grain auto returns")
     if not bench.network and bench.num_cores < bench.k:
