@@ -62,11 +62,13 @@ def bench(
 
     On emulated hosts also by torch's DistributedDataParallel and pipelining.
     """
-    from hyperplace.bench import BenchSettings
+    from hyperplace.bench import BenchSettings, check_images
 
     _check_options(hosts, k, {"--rate": rate, "--delay": delay, "--batches": batches, "--turn-limit": turn_limit})
     subject = Subject(model, parsed_shapes(input))
-    name = subject.load().name
+    loaded = subject.load()
+    name = loaded.name
+    check_images(name, loaded.sample)
     num_parts = hosts or (2 if k is None else k)
     settings = BenchSettings(
         model=name,

@@ -2,7 +2,17 @@
 
 from hyperplace.bench.contender import BenchSettings, Contender
 from hyperplace.bench.hosts import HostSettings, bench_hosts, check_hosts
-from hyperplace.bench.measure import Measured, bench
+from hyperplace.bench.measure import Measured, bench, check_images
 from hyperplace.bench.netns import Card
 
-__all__ = ["BenchSettings", "Card", "Contender", "HostSettings", "Measured", "bench", "bench_hosts", "check_hosts"]
+__all__ = [
+    "BenchSettings",
+    "Card",
+    "Contender",
+    "HostSettings",
+    "Measured",
+    "bench",
+    "bench_hosts",
+    "check_hosts",
+    "check_images",
+]

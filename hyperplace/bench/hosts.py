@@ -17,7 +17,7 @@ from hyperplace import api
 from hyperplace.bench.contender import PLANS, BenchSettings, Kind, Planned, plain_row, plans
 from hyperplace.bench.cores import Seat, seats, seats_line
 from hyperplace.bench.jobs import CLOSE, DDP, GIVE, GPIPE, ONE_F_ONE_B, OPEN, PLAIN, PLAN, WATCH, Entry, Job, Start
-from hyperplace.bench.measure import Measured, OnProgress, made_up, on_cores
+from hyperplace.bench.measure import Measured, OnProgress, check_images, on_cores
 from hyperplace.bench.netns import LOOPBACK, Card, Host, NoHosts, hosts, on_loopback
 from hyperplace.bench.outside import stage_cuts
 from hyperplace.bench.workers import WorkerFault, Workers
@@ -118,7 +118,7 @@ def bench_hosts(
     """Measure everything on emulated hosts, or without the rights for them on processes that meet on loopback."""
     torch.manual_seed(settings.bench.seed)
     loaded = load_model(settings.spec, settings.shapes, device="cpu")
-    made_up(loaded.sample, loaded.name, 1, settings.bench.seed)  # refuses what reads no images
+    check_images(loaded.name, loaded.sample)
     with ExitStack() as stack:
         place = stack.enter_context(_place(settings, on_note))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hyperplace-bench-")))

@@ -48,7 +48,8 @@ def bench(
     on_progress: OnProgress = lambda text: None,
 ) -> Measured:
     """Measure everything, on as many cores as there are parts."""
-    minibatches = made_up(sample, settings.model, settings.batch, settings.seed)
+    check_images(settings.model, sample)
+    minibatches = made_up(sample, settings.batch, settings.seed)
     with on_cores(settings.k) as num_cores:
         graph = api.capture(model, sample)
         on_progress("measuring layers")
@@ -72,10 +73,14 @@ def bench(
     return Measured(found, timelines[found.best] if found.best else None)
 
 
-def made_up(sample: tuple[Tensor, ...], model: str, batch: int, seed: int) -> list[Batch]:
-    """Return some mini-batches of images like the sample, the same for the same seed."""
+def check_images(model: str, sample: tuple[Tensor, ...]) -> None:
+    """Refuse a model that reads something else."""
     if len(sample) != 1 or sample[0].ndim != 4:
         raise UsageError(f"{model} does not read single images, which the bench makes up; measure it from Python")
+
+
+def made_up(sample: tuple[Tensor, ...], batch: int, seed: int) -> list[Batch]:
+    """Return some mini-batches of images like the sample, the same for the same seed."""
     _, channels, height, width = sample[0].shape
     shape: Shape = (channels, height, width)
     images = synthetic(batch * DIFFERENT_BATCHES, shape, NUM_CLASSES, seed)

@@ -76,7 +76,7 @@ class Worker:
     def __init__(self, start: Start) -> None:
         torch.manual_seed(start.seed)
         loaded = load_model(start.spec, start.shapes, device="cpu")
-        self._start, self._name = start, loaded.name
+        self._start = start
         self._model: nn.Module = loaded.module
         self._sample: tuple[torch.Tensor, ...] = loaded.sample
         self._learner: Any = None
@@ -98,7 +98,7 @@ class Worker:
 
     def _open(self, job: Job) -> Reply:
         assert job.entry is not None
-        self._source = cycle(made_up(self._sample, self._name, job.entry.batch, self._start.seed))
+        self._source = cycle(made_up(self._sample, job.entry.batch, self._start.seed))
         self._learner = opened(job.entry, copy.deepcopy(self._model))
         self._num_given = 0
         return Reply()

@@ -35,6 +35,26 @@ def test_json_is_one_object(run, tmp_path) -> None:
     assert {path.rpartition("/")[2] for path in found["files"]} == FILES
 
 
+def test_hosts_have_a_table_per_batch_size_and_rows_with_every_figure(run, tmp_path, monkeypatch) -> None:
+    from hyperplace.bench import hosts
+
+    monkeypatch.setattr(hosts, "PLANS", hosts.PLANS[:1])
+    monkeypatch.setattr(hosts, "AUTO_KIND", hosts.PLANS[0])
+    few = ("--hosts", 2, "--batches", "2,4", *QUICK[4:])
+    ran = run("bench", "lenet5", *few, "--json", "--out", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert {row["batch"] for row in found["rows"]} == {2, 4}
+    named = ("method", "schedule", "batch", "images_per_s", "predicted_bytes", "moved_bytes")
+    assert all(name in row for row in found["rows"] for name in named)
+    ours = next(row for row in found["rows"] if row["method"] == "layer-wise")
+    assert ours["moved_bytes"] == ours["predicted_bytes"] > 0
+    assert len(ours["images_per_s"]) == 1
+    text = (tmp_path / "out/bench.md").read_text()
+    assert "| method | schedule | batch 2 | batch 4 |" in text
+    assert "torch DDP" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -45,11 +65,23 @@ def test_json_is_one_object(run, tmp_path) -> None:
         (("lenet5", "--imbalance", -1), 2, "imbalance -1"),
         (("lenet5", "--input", "3x32x32"), 2, "1 channel"),
         (("lenet5", "--out", "file/out"), 1, "file is not a folder"),
+        (("lenet5", "--hosts", 1), 2, "--hosts 1"),
+        (("lenet5", "--hosts", 0), 2, "--hosts 0"),
+        (("lenet5", "--hosts", 2, "--k", 3), 2, "--k 3 is not --hosts 2"),
+        (("lenet5", "--hosts", 2, "--rate", "nonsense"), 2, "--rate nonsense"),
+        (("lenet5", "--hosts", 2, "--delay", "-1ms"), 2, "--delay -1ms"),
+        (("lenet5", "--hosts", 2, "--batches", "8,x"), 2, "--batches 8,x"),
+        (("lenet5", "--hosts", 2, "--batches", "8,0"), 2, "batch 0"),
+        (("lenet5", "--hosts", 2, "--turn-limit", 0), 2, "--turn-limit 0"),
+        (("lenet5", "--rate", "1gbit"), 2, "--rate is for emulated hosts"),
+        (("flat.py:flat", "--input", "4"), 2, "does not read single images"),
+        (("flat.py:flat", "--input", "4", "--hosts", 2), 2, "does not read single images"),
     ],
 )
 def test_one_line_before_the_work(run, tmp_path, monkeypatch, arguments, code, words) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("in the way")
+    (tmp_path / "flat.py").write_text("from torch import nn\ndef flat():\n    return nn.Linear(4, 10)\n")
     ran = run("bench", *arguments)
     assert (ran.code, ran.out) == (code, "")
     assert ran.err.startswith("error: ")

@@ -1,0 +1,120 @@
+"""The bench over hosts: everybody's turns, every byte as planned and as the cards count, and who fails has a note."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_netns import needs_hosts, own
+
+from hyperplace import api
+from hyperplace.bench import BenchSettings, Card, HostSettings, bench_hosts, hosts, netns
+from hyperplace.errors import UsageError
+from hyperplace.values.plan import AUTO
+
+TINY = f"{Path(__file__).parent}/tiny.py"
+PLAIN = BenchSettings("tiny", k=2, batch=4, repeats=2, steps=2, imbalance=0.3, costs="flops", time_limit_s=1)
+SETTINGS = HostSettings(f"{TINY}:tiny", ((1, 8, 8),), PLAIN, Card.parse("1gbit", None))
+TORCH = ["torch DDP", *(f"torch {name} m={number}" for name in ("GPipe", "1F1B") for number in (2, 8))]
+
+
+@pytest.fixture(autouse=True)
+def _few_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the searches, which have tests of their own; `auto` is one that others find too."""
+    monkeypatch.setattr(hosts, "PLANS", hosts.PLANS[:2])
+    monkeypatch.setattr(hosts, "MICRO_BATCHES", (2, 8))
+    monkeypatch.setattr(hosts, "AUTO_KIND", ("auto", *hosts.PLANS[1][1:]))
+
+
+@pytest.fixture
+def _loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise netns.NoHosts("emulated hosts need root")
+
+    monkeypatch.setattr(netns, "_check_rights", refuse)
+
+
+@needs_hosts
+def test_everybody_by_turns_on_two_hosts() -> None:
+    cores, said = os.sched_getaffinity(0), []
+    measured = bench_hosts(SETTINGS, on_progress=said.append)
+    rows = measured.bench.rows
+    assert [row.method for row in rows] == ["plain loop, 1 thread", *["layer-wise"] * 2, *["incremental"] * 2, *TORCH]
+    taking_part = [row for row in rows if not row.note]
+    assert [row.method for row in rows if row.note] == ["torch GPipe m=8", "torch 1F1B m=8"], "of 4 rows"
+    turns = [line.split(": ")[1] for line in said if line.startswith("round")]
+    assert turns[: len(turns) // 2] == turns[len(turns) // 2 :], "by turns, not one after the other"
+    for row in taking_part:
+        assert len(row.images_per_s) == 2
+        assert row.moved_bytes == row.predicted_bytes, "None for whoever has no plan"
+        assert row.idle is not None
+        assert row.is_auto == (row.method == "incremental")
+        assert (row.wire_bytes is None) == (row.schedule == "plain")
+    parameter_bytes = sum(4 * count for count in (8 * 9 + 8, 8 * 8 * 9 + 8, 288 * 10 + 10))
+    ddp = next(row for row in rows if row.method == "torch DDP")
+    assert ddp.wire_bytes is not None
+    assert 2 * parameter_bytes < ddp.wire_bytes < 3 * parameter_bytes, "a ring of two sends all gradients twice"
+    assert measured.timeline is not None
+    assert measured.timeline.num_parts == 2
+    assert "2 emulated hosts, 1 Gbit/s each way, a core each" in measured.bench.network
+    assert os.sched_getaffinity(0) == cores
+    assert own() == []
+
+
+@pytest.mark.usefixtures("_loopback")
+def test_without_rights_on_loopback_and_a_plan_that_fails_has_a_note(monkeypatch) -> None:
+    save, notes = api.save_plan, []
+
+    def torn(plan, path) -> None:
+        save(plan, path)
+        if "layer-wise" in str(path):
+            path.write_text("{")
+
+    monkeypatch.setattr(api, "save_plan", torn)
+    settings = replace(SETTINGS, spec=f"{TINY}:Branched", batches=(2, 6), bench=replace(PLAIN, repeats=1, steps=1))
+    measured = bench_hosts(settings, on_note=notes.append)
+    assert notes == [
+        "emulated hosts need root; measuring plain processes on loopback instead, without --rate and --delay"
+    ]
+    assert "2 processes on loopback" in measured.bench.network
+    assert measured.bench.batches == (2, 6)
+    for row in measured.bench.rows:
+        assert row.wire_bytes is None
+        if row.method == "layer-wise":
+            assert "failed: FileError" in row.note
+        elif row.method.startswith(("torch GPipe", "torch 1F1B")):
+            assert "no nn.Sequential" in row.note
+        else:
+            assert row.images_per_s
+
+
+def test_a_method_that_is_slow_has_fewer_steps() -> None:
+    assert hosts._num_steps(1.0, SETTINGS) == 2
+    many = replace(SETTINGS, bench=replace(PLAIN, steps=8), turn_limit_s=3.5)
+    assert [hosts._num_steps(seconds, many) for seconds in (0.0, 0.4, 0.5, 1.0, 5.0)] == [8, 8, 7, 3, 2]
+
+
+def test_the_last_row_is_auto_only_where_nobody_else_has_its_plan(monkeypatch) -> None:
+    from hyperplace.bench.contender import Planned
+
+    one, two = Planned("one", 2, plan="a"), Planned("two", 2, plan="b")  # type: ignore[arg-type]
+    same, other = replace(two, name=AUTO), replace(two, name=AUTO, plan="c")  # type: ignore[arg-type]
+    assert list(hosts._kinds([one, two, same])) == [(one, False), (two, True)]
+    assert list(hosts._kinds([one, two, other])) == [(one, False), (two, False), (other, True)]
+    refused = Planned(AUTO, 2, note="no plan")
+    assert list(hosts._kinds([Planned("one", 2, note="none"), refused]))[-1] == (refused, False)
+
+
+@pytest.mark.parametrize(
+    "words", [{"batches": (8, 0)}, {"turn_limit_s": 0}, {"bench": replace(PLAIN, k=1)}, {"bench": replace(PLAIN, k=65)}]
+)
+def test_bad_settings(words) -> None:
+    with pytest.raises(UsageError):
+        replace(SETTINGS, **words)
+
+
+def test_a_model_that_reads_no_image(tmp_path) -> None:
+    source = tmp_path / "flat.py"
+    source.write_text("from torch import nn\ndef flat():\n    return nn.Linear(4, 10)\n")
+    with pytest.raises(UsageError, match="does not read single images"):
+        bench_hosts(replace(SETTINGS, spec=f"{source}:flat", shapes=((4,),)))
