@@ -86,7 +86,7 @@ def bench(
         folder, measure = out or Path("results") / f"{name}-k{num_parts}-bench", _on_threads(subject, settings)
     else:
         sizes = tuple(options.integers(batches, "--batches")) if batches else ()
-        folder = out or Path("results") / f"{name}-hosts{hosts}-bench"
+        folder = out or Path("results") / f"{name}-k{hosts}-hosts-bench"
         measure = _on_hosts(subject, settings, rate, delay, batches=sizes, turn_limit_s=turn_limit)
     check_folder(folder)
     with progress("bench") as shown:

@@ -102,11 +102,17 @@ class _Place:
 
     hosts: tuple[Host, ...]
     seats: tuple[Seat, ...]
+    card: Card
     network: str
 
     @property
     def counts_bytes(self) -> bool:
         return self.hosts[0].interface != LOOPBACK  # which carries everybody's
+
+    @property
+    def bits_per_s(self) -> float | None:
+        """The cards' rate as it looks beside layers that were measured on a whole core."""
+        return self.card.bits_per_s and self.card.bits_per_s / self.seats[0].share
 
 
 def bench_hosts(
@@ -134,15 +140,15 @@ def bench_hosts(
 def _place(settings: HostSettings, on_note: Callable[[str], None]) -> Iterator[_Place]:
     number = settings.bench.k
     with ExitStack() as stack:
-        own = stack.enter_context(seats(number))
+        own, card = stack.enter_context(seats(number)), settings.card
         try:
-            made = stack.enter_context(hosts(number, settings.card))
-            network = f"{number} emulated hosts, {settings.card}, {seats_line(own)}"
+            made = stack.enter_context(hosts(number, card))
+            network = f"{number} emulated hosts, {card}, {seats_line(own)}"
         except NoHosts as reason:
-            made = on_loopback(number)
+            made, card = on_loopback(number), Card()
             network = f"{number} processes on loopback, without --rate and --delay, {seats_line(own)} ({reason})"
             on_note(f"{reason}; measuring plain processes on loopback instead, without --rate and --delay")
-        yield _Place(made, own, network)
+        yield _Place(made, own, card, network)
 
 
 def _everyone(
@@ -159,8 +165,7 @@ def _everyone(
             for planned, is_auto in _kinds(list(plans(graph, costs, sized, (*PLANS, AUTO_KIND), on_progress))):
                 found += _ours(planned, sized, place, folder, is_auto=is_auto)
             found.append(_data_parallel(sized))
-            rate = settings.card.bits_per_s if place.counts_bytes else None
-            cuts = stage_cuts(loaded.module, loaded.sample[0], graph, costs, k=sized.k, bits_per_s=rate)
+            cuts = stage_cuts(loaded.module, loaded.sample[0], graph, costs, k=sized.k, bits_per_s=place.bits_per_s)
             found += _pipelines(sized, cuts)
     return found
 

@@ -71,13 +71,13 @@ def test_without_rights_on_loopback_and_a_plan_that_fails_has_a_note(monkeypatch
             path.write_text("{")
 
     monkeypatch.setattr(api, "save_plan", torn)
-    settings = replace(SETTINGS, spec=f"{TINY}:Branched", batches=(2, 6), bench=replace(PLAIN, repeats=1, steps=1))
+    settings = replace(SETTINGS, spec=f"{TINY}:Branched", batches=(6,), bench=replace(PLAIN, repeats=1, steps=1))
     measured = bench_hosts(settings, on_note=notes.append)
     assert notes == [
         "emulated hosts need root; measuring plain processes on loopback instead, without --rate and --delay"
     ]
     assert "2 processes on loopback" in measured.bench.network
-    assert measured.bench.batches == (2, 6)
+    assert measured.bench.batches == (6,)
     for row in measured.bench.rows:
         assert row.wire_bytes is None
         if row.method == "layer-wise":

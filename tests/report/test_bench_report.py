@@ -5,7 +5,7 @@ from dataclasses import replace
 from report_examples import check_golden
 
 from hyperplace.report import bench_document, csv_text, markdown_text, plain_text
-from hyperplace.report.bench import bench_table
+from hyperplace.report.bench import bench_table, speed_table
 from hyperplace.values.bench import Bench, BenchRow
 
 MIB = 2**20
@@ -62,3 +62,33 @@ def test_what_the_schedule_predicts_stands_beside_what_a_mini_batch_took():
 
 def test_fewer_cores_than_parts_are_said():
     assert "4 parts shared 2 cores" in plain_text(bench_document(replace(bench(), k=4)), 120)
+
+
+def hosts():
+    """Return two batch sizes on hosts: a plan of ours, which auto returns, and torch's, which fits only one of them."""
+    rows = (
+        BenchRow("plain loop, 1 thread", "plain", 1, 1, 6, (10.0, 12.0, 11.0), idle=0.01),
+        BenchRow("hybrid auto", "async", 2, 1, 6, (22.0,), 0.1, 3 * MIB, 3 * MIB, None, 0.08, 3.03 * MIB, is_auto=True),
+        BenchRow("torch GPipe m=4", "sync", 2, 1, 6, is_outside=True, note="6 rows do not split evenly"),
+        BenchRow("plain loop, 1 thread", "plain", 1, 1, 16, (12.0,), idle=0.01),
+        BenchRow("hybrid auto", "async", 2, 1, 16, (18.0,), 0.2, 8 * MIB, 8 * MIB, None, 0.16, 8.1 * MIB, is_auto=True),
+        BenchRow("torch GPipe m=4", "sync", 2, 1, 16, (9.0,), None, None, None, None, 0.4, 8 * MIB, is_outside=True),
+    )
+    network = "2 emulated hosts, 1 Gbit/s each way, a core each"
+    return Bench("vgg16", ((3, 64, 64),), 2, 8, 0.02, "measured", "AMD EPYC, 1 thread, cpu, torch 2", 2, rows, network)
+
+
+def test_hosts_by_batch_size():
+    table = speed_table(hosts())
+    assert table["method"] == ("plain loop, 1 thread", "hybrid auto *", "torch GPipe m=4")
+    assert (table["batch 6"], table["batch 16"]) == ((11, 22, None), (12, 18, 9))
+    assert bench_table(hosts(), 6)["x 1 thread"] == (1, 2, None), "against the plain loop of the same size"
+    assert bench_table(hosts(), 16)["x 1 thread"] == (1, 1.5, 0.75)
+    assert bench_table(hosts(), 16)["wire MiB"] == (None, 8.1, 8)
+    assert "x k threads" not in table.headings
+
+
+def test_the_bench_of_hosts_as_promised_text():
+    document = bench_document(hosts())
+    check_golden("bench-hosts.txt", plain_text(document, 120))
+    check_golden("bench-hosts.md", markdown_text(document, "hyperplace bench vgg16 --hosts 2 --rate 1gbit"))

@@ -33,6 +33,18 @@ def test_without_a_plan_or_threads() -> None:
     assert repr(alone) == "Bench(net, k=2, 1 methods)"
 
 
+def test_every_batch_size_has_a_plain_loop_of_its_own() -> None:
+    slower = [replace(row, batch=8, images_per_s=tuple(speed / 2 for speed in row.images_per_s)) for row in ROWS]
+    both = replace(BENCH, rows=(*ROWS, *slower))
+    assert both.batches == (16, 8)
+    assert both.rows_of(8) == tuple(slower)
+    assert both.speed_up(slower[4]) == both.speed_up(ROWS[4]) == 3.0
+    outside = replace(ROWS[4], images_per_s=(99.0,), is_outside=True)
+    assert replace(both, rows=(*both.rows, outside)).best is ROWS[4], "not a plan of ours"
+    with pytest.raises(HyperplaceError, match="first row of batch 8"):
+        replace(both, rows=(*ROWS, *slower[1:]))
+
+
 @pytest.mark.parametrize(
     ("rows", "fault"),
     [
