@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ US_OF = {"us": 1.0, "ms": 1e3, "s": 1e6}
 # hands it over, of up to 64 KiB before it is cut.
 BURST_S, LEAST_BURST_BYTES = 2e-3, 128 * 1024
 QUEUE_S = 0.05
+QUIET_S, QUIET_BYTES = 0.1, 2048
 NETEM_PACKETS = 1_000_000  # what is delayed must fit in, or it is lost
 
 
@@ -186,3 +188,17 @@ def sent_bytes(interface: str) -> int:
     lines = Path("/proc/self/net/dev").read_text().splitlines()
     figures = next(line.split(":")[1].split() for line in lines if line.strip().startswith(f"{interface}:"))
     return int(figures[8])  # after eight columns of what was received
+
+
+def settled_bytes(interface: str, limit_s: float) -> int:
+    """Return the same once the interface is quiet: what was handed to a backend may still be on its way.
+
+    A sign of life now and then, of a few hundred bytes, is quiet.
+    """
+    end, sent = time.monotonic() + limit_s, sent_bytes(interface)
+    while time.monotonic() < end:
+        time.sleep(QUIET_S)
+        before, sent = sent, sent_bytes(interface)
+        if sent - before < QUIET_BYTES:
+            break
+    return sent

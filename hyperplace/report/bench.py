@@ -22,7 +22,8 @@ def bench_document(bench: Bench, timeline: Timeline | None = None) -> Document:
         sections += [Section((bench_table(bench, batch),), f"batch {batch}") for batch in bench.batches]
         sections.append(Section(notes(bench_notes(bench))))
     if timeline and bench.best:
-        title = f"{bench.best.method} {bench.best.schedule}, the fastest plan, in the steady state"
+        at = f", batch {bench.best.batch}" if len(bench.batches) > 1 else ""
+        title = f"{bench.best.method} {bench.best.schedule}{at}, the fastest plan, in the steady state"
         sections.append(timeline_section(timeline, title))
     return Document((Text(conditions(bench), "head"),), tuple(sections), records(bench))
 

@@ -8,7 +8,7 @@ import pytest
 from test_netns import needs_hosts, own
 
 from hyperplace import api
-from hyperplace.bench import BenchSettings, Card, HostSettings, bench_hosts, hosts, netns
+from hyperplace.bench import BenchSettings, Card, HostSettings, bench_hosts, host_contender, hosts, netns
 from hyperplace.errors import UsageError
 from hyperplace.values.plan import AUTO
 
@@ -21,9 +21,9 @@ TORCH = ["torch DDP", *(f"torch {name} m={number}" for name in ("GPipe", "1F1B")
 @pytest.fixture(autouse=True)
 def _few_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the searches, which have tests of their own; `auto` is one that others find too."""
-    monkeypatch.setattr(hosts, "PLANS", hosts.PLANS[:2])
-    monkeypatch.setattr(hosts, "MICRO_BATCHES", (2, 8))
-    monkeypatch.setattr(hosts, "AUTO_KIND", ("auto", *hosts.PLANS[1][1:]))
+    monkeypatch.setattr(host_contender, "PLANS", host_contender.PLANS[:2])
+    monkeypatch.setattr(host_contender, "MICRO_BATCHES", (2, 8))
+    monkeypatch.setattr(host_contender, "AUTO_KIND", ("auto", *host_contender.PLANS[1][1:]))
 
 
 @pytest.fixture
@@ -89,9 +89,9 @@ def test_without_rights_on_loopback_and_a_plan_that_fails_has_a_note(monkeypatch
 
 
 def test_a_method_that_is_slow_has_fewer_steps() -> None:
-    assert hosts._num_steps(1.0, SETTINGS) == 2
+    assert hosts.num_steps(1.0, SETTINGS) == 2
     many = replace(SETTINGS, bench=replace(PLAIN, steps=8), turn_limit_s=3.5)
-    assert [hosts._num_steps(seconds, many) for seconds in (0.0, 0.4, 0.5, 1.0, 5.0)] == [8, 8, 7, 3, 2]
+    assert [hosts.num_steps(seconds, many) for seconds in (0.0, 0.4, 0.5, 1.0, 5.0)] == [8, 8, 7, 3, 2]
 
 
 def test_the_last_row_is_auto_only_where_nobody_else_has_its_plan(monkeypatch) -> None:
@@ -99,18 +99,30 @@ def test_the_last_row_is_auto_only_where_nobody_else_has_its_plan(monkeypatch) -
 
     one, two = Planned("one", 2, plan="a"), Planned("two", 2, plan="b")  # type: ignore[arg-type]
     same, other = replace(two, name=AUTO), replace(two, name=AUTO, plan="c")  # type: ignore[arg-type]
-    assert list(hosts._kinds([one, two, same])) == [(one, False), (two, True)]
-    assert list(hosts._kinds([one, two, other])) == [(one, False), (two, False), (other, True)]
+    assert list(host_contender._kinds([one, two, same])) == [(one, False), (two, True)]
+    assert list(host_contender._kinds([one, two, other])) == [(one, False), (two, False), (other, True)]
     refused = Planned(AUTO, 2, note="no plan")
-    assert list(hosts._kinds([Planned("one", 2, note="none"), refused]))[-1] == (refused, False)
+    assert list(host_contender._kinds([Planned("one", 2, note="none"), refused]))[-1] == (refused, False)
 
 
 @pytest.mark.parametrize(
-    "words", [{"batches": (8, 0)}, {"turn_limit_s": 0}, {"bench": replace(PLAIN, k=1)}, {"bench": replace(PLAIN, k=65)}]
+    "words",
+    [
+        {"batches": (8, 0)},
+        {"turn_limit_s": 0},
+        {"turn_limit_s": float("nan")},
+        {"bench": replace(PLAIN, k=1)},
+        {"bench": replace(PLAIN, k=65)},
+    ],
 )
 def test_bad_settings(words) -> None:
     with pytest.raises(UsageError):
         replace(SETTINGS, **words)
+
+
+def test_a_batch_size_given_twice_is_measured_once() -> None:
+    assert [sized.batch for sized in replace(SETTINGS, batches=(8, 16, 8)).sizes] == [8, 16]
+    assert [sized.batch for sized in SETTINGS.sizes] == [PLAIN.batch]
 
 
 def test_a_model_that_reads_no_image(tmp_path) -> None:

@@ -36,10 +36,10 @@ def test_json_is_one_object(run, tmp_path) -> None:
 
 
 def test_hosts_have_a_table_per_batch_size_and_rows_with_every_figure(run, tmp_path, monkeypatch) -> None:
-    from hyperplace.bench import hosts
+    from hyperplace.bench import host_contender
 
-    monkeypatch.setattr(hosts, "PLANS", hosts.PLANS[:1])
-    monkeypatch.setattr(hosts, "AUTO_KIND", hosts.PLANS[0])
+    monkeypatch.setattr(host_contender, "PLANS", host_contender.PLANS[:1])
+    monkeypatch.setattr(host_contender, "AUTO_KIND", host_contender.PLANS[0])
     few = ("--hosts", 2, "--batches", "2,4", *QUICK[4:])
     ran = run("bench", "lenet5", *few, "--json", "--out", tmp_path / "out")
     assert ran.code == 0, ran.err

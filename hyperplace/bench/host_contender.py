@@ -1,0 +1,168 @@
+"""Who takes part in a bench on hosts: the plain loop on one of them, every plan on all, and what torch offers."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import mean
+
+from hyperplace import api
+from hyperplace.bench.contender import PLANS, BenchSettings, Kind, Planned, plain_row, plans
+from hyperplace.bench.cores import Seat
+from hyperplace.bench.jobs import DDP, GPIPE, ONE_F_ONE_B, PLAIN, PLAN, Entry
+from hyperplace.bench.measure import OnProgress, on_cores
+from hyperplace.bench.netns import LOOPBACK, Card, Host
+from hyperplace.bench.outside import stage_cuts
+from hyperplace.errors import UsageError
+from hyperplace.models import LoadedModel
+from hyperplace.values.bench import ASYNC, SYNC, BenchRow
+from hyperplace.values.plan import AUTO
+from hyperplace.values.timeline import Timeline
+
+MOST_HOSTS = 64
+SYNC_WARM_UP = 2  # the first mini-batch finds out shapes and makes buffers
+PIPELINES = (("torch GPipe", GPIPE), ("torch 1F1B", ONE_F_ONE_B))
+MICRO_BATCHES = (2, 4, 8)
+AUTO_KIND: Kind = ("auto", AUTO, "auto")
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """The hosts, and what is measured on them: k is how many they are; every batch size has its own plans."""
+
+    spec: str  # of the model, which every host makes for itself
+    shapes: tuple[tuple[int, ...], ...] | None
+    bench: BenchSettings
+    card: Card = field(default_factory=Card)
+    batches: tuple[int, ...] = ()  # the bench's own by default
+    turn_limit_s: float = 30.0  # a slow method is timed for fewer mini-batches
+    silence_s: float = 300.0  # who says nothing for so long hangs
+
+    def __post_init__(self) -> None:
+        check_hosts(self.bench.k)
+        if not 0 < self.turn_limit_s < math.inf:
+            raise UsageError(f"--turn-limit {self.turn_limit_s:g} is no time for a turn; give seconds above 0")
+        for batch in self.batches:
+            replace(self.bench, batch=batch)  # its own checks
+
+    @property
+    def sizes(self) -> tuple[BenchSettings, ...]:
+        """The settings of every batch size."""
+        return tuple(replace(self.bench, batch=batch) for batch in dict.fromkeys(self.batches or (self.bench.batch,)))
+
+
+def check_hosts(number: int) -> None:
+    """Refuse what are no several hosts."""
+    if not 2 <= number <= MOST_HOSTS:
+        raise UsageError(f"--hosts {number} is outside 2..{MOST_HOSTS}; for one host leave --hosts out")
+
+
+@dataclass
+class HostContender:
+    """A row, how it is opened, and what its turns have given so far."""
+
+    row: BenchRow
+    entry: Entry
+    speeds: list[float] = field(default_factory=list)
+    idle: list[float] = field(default_factory=list)
+    wire_bytes: list[float] = field(default_factory=list)
+    timeline: Timeline | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.row.method} {self.row.schedule}, batch {self.row.batch}"
+
+    @property
+    def warm_up(self) -> int:
+        """Mini-batches before the clock runs."""
+        return self.entry.in_flight + 1 if self.row.schedule == ASYNC else SYNC_WARM_UP
+
+    def finished(self) -> BenchRow:
+        """Return the row with its figures."""
+        if self.row.note:
+            return self.row
+        row = replace(self.row, images_per_s=tuple(self.speeds), idle=mean(self.idle))
+        return replace(row, wire_bytes=mean(self.wire_bytes)) if self.wire_bytes else row
+
+
+@dataclass(frozen=True)
+class Place:
+    """The hosts with their cores, and what the table says of them."""
+
+    hosts: tuple[Host, ...]
+    seats: tuple[Seat, ...]
+    card: Card
+    network: str
+
+    @property
+    def counts_bytes(self) -> bool:
+        return self.hosts[0].interface != LOOPBACK  # which carries everybody's
+
+    @property
+    def bits_per_s(self) -> float | None:
+        """The cards' rate as it looks beside layers that were measured on a whole core."""
+        return self.card.bits_per_s and self.card.bits_per_s / self.seats[0].share
+
+
+def host_contenders(
+    loaded: LoadedModel, settings: HostSettings, place: Place, folder: Path, on_progress: OnProgress
+) -> list[HostContender]:
+    """Return all methods for all batch sizes, in the order of the table."""
+    found: list[HostContender] = []
+    with on_cores(settings.bench.k):
+        graph = api.capture(loaded.module, loaded.sample)
+        for sized in settings.sizes:
+            on_progress(f"measuring layers, batch {sized.batch}")
+            costs = api.profile(graph, costs=sized.costs, batch=sized.batch, threads=1)
+            found.append(HostContender(plain_row(1, sized), Entry(PLAIN, sized.batch)))
+            for planned, is_auto in _kinds(list(plans(graph, costs, sized, (*PLANS, AUTO_KIND), on_progress))):
+                found += _ours(planned, sized, place, folder, is_auto=is_auto)
+            found.append(_data_parallel(sized))
+            cuts = stage_cuts(loaded.module, loaded.sample[0], graph, costs, k=sized.k, bits_per_s=place.bits_per_s)
+            found += _pipelines(sized, cuts)
+    return found
+
+
+def _kinds(made: list[Planned]) -> Iterator[tuple[Planned, bool]]:
+    """Yield the plans and whether grain auto returns them; the last is auto's own, if no other is the same."""
+    *others, auto = made
+    same = next((planned for planned in others if planned.plan and planned.plan == auto.plan), None)
+    for planned in others:
+        yield planned, planned is same
+    if same is None:
+        yield auto, auto.plan is not None
+
+
+def _ours(
+    planned: Planned, sized: BenchSettings, place: Place, folder: Path, *, is_auto: bool
+) -> Iterator[HostContender]:
+    path = folder / f"{planned.name.replace(' ', '-')}-{sized.batch}.json"
+    if planned.plan:
+        api.save_plan(planned.plan, path)
+    for schedule in (SYNC, ASYNC):
+        row, flow = planned.row(schedule, sized), planned.flow(schedule, sized)
+        if row.predicted_us is not None:  # layers were measured on a whole core
+            row = replace(row, predicted_us=row.predicted_us / place.seats[0].share)
+        entry = Entry(PLAN, sized.batch, schedule, flow.in_flight, flow.micro_batches, str(path))
+        yield HostContender(replace(row, is_auto=is_auto), entry)
+
+
+def _data_parallel(sized: BenchSettings) -> HostContender:
+    uneven = sized.batch % sized.k
+    note = f"{sized.batch} rows do not split evenly over {sized.k} hosts" if uneven else ""
+    row = BenchRow("torch DDP", SYNC, sized.k, 1, sized.batch, is_outside=True, note=note)
+    return HostContender(row, Entry(DDP, sized.batch))
+
+
+def _pipelines(sized: BenchSettings, cuts: tuple[int, ...] | None) -> Iterator[HostContender]:
+    for name, way in PIPELINES:
+        for number in MICRO_BATCHES:
+            note = ""
+            if cuts is None:
+                note = f"the model is no nn.Sequential of {sized.k} modules or more that learn, between which to cut"
+            elif sized.batch % number:
+                note = f"{sized.batch} rows do not split evenly into {number} micro-batches"
+            elif way == ONE_F_ONE_B and number < sized.k:
+                note = f"it needs as many micro-batches as the {sized.k} hosts"
+            row = BenchRow(f"{name} m={number}", SYNC, sized.k, 1, sized.batch, is_outside=True, note=note)
+            yield HostContender(row, Entry(way, sized.batch, micro_batches=number, cuts=cuts or ()))
