@@ -1,4 +1,4 @@
-"""One rank of two that train a small net by torch's means: `python one_rank.py WAY FILE` writes what it learns."""
+"""One rank of two that train a small net by torch's means: `python one_rank.py FOLDER` writes what they learn."""
 
 import sys
 
@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from hyperplace.bench.outside import DataParallel, Pipeline
 
+WAYS = ("ddp", "gpipe", "1f1b")
 ROWS, CUTS, MICRO_BATCHES = 8, (2,), 4
 
 
@@ -38,9 +39,10 @@ def learner(way: str, model: nn.Module):
 
 if __name__ == "__main__":
     dist.init_process_group("gloo")
-    model = net()
-    learning = learner(sys.argv[1], model)
-    losses = [learning.step(x, y) for x, y in minibatches()]
-    torch.save({"losses": losses, "model": model.state_dict()}, sys.argv[2])
+    for way in WAYS:
+        model = net()
+        learning = learner(way, model)
+        losses = [learning.step(x, y) for x, y in minibatches()]
+        torch.save({"losses": losses, "model": model.state_dict()}, f"{sys.argv[1]}/{way}-{dist.get_rank()}.pt")
     dist.barrier()
     dist.destroy_process_group()

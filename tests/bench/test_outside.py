@@ -23,14 +23,15 @@ from hyperplace.training.learner import PlainLearner
 LIMIT_S = 60
 
 
-def trained(way: str, folder: Path) -> list[dict]:
-    """Return what two ranks have learnt."""
-    port, script = _free_port(), Path(__file__).parent / "one_rank.py"
-    words = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Return where two ranks have written what they learnt, one way after the other."""
+    folder, script = tmp_path_factory.mktemp("learnt"), Path(__file__).parent / "one_rank.py"
+    words = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "OMP_NUM_THREADS": "1"}
     ranks = [
         subprocess.Popen(
-            [sys.executable, script, way, folder / f"{rank}.pt"],
-            env=os.environ | words | {"RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            [sys.executable, script, folder],
+            env=os.environ | words | {"RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo"},
         )
         for rank in range(2)
     ]
@@ -39,7 +40,11 @@ def trained(way: str, folder: Path) -> list[dict]:
     finally:
         for rank in ranks:
             rank.kill()
-    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+    return folder
+
+
+def learnt(folder: Path, way: str) -> list[dict]:
+    return [torch.load(folder / f"{way}-{rank}.pt") for rank in range(2)]
 
 
 def plain() -> tuple[list[float], dict[str, torch.Tensor]]:
@@ -48,8 +53,8 @@ def plain() -> tuple[list[float], dict[str, torch.Tensor]]:
     return [learner.step(x, y).item() for x, y in minibatches()], model.state_dict()
 
 
-def test_data_parallelism_is_the_plain_loop(tmp_path) -> None:
-    first, second = trained("ddp", tmp_path)
+def test_data_parallelism_is_the_plain_loop(folder) -> None:
+    first, second = learnt(folder, "ddp")
     losses, state = plain()
     means = [float(a + b) / 2 for a, b in zip(first["losses"], second["losses"], strict=True)]
     assert means == pytest.approx(losses, rel=1e-5)
@@ -59,8 +64,8 @@ def test_data_parallelism_is_the_plain_loop(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("way", ["gpipe", "1f1b"])
-def test_a_pipeline_is_the_plain_loop(tmp_path, way) -> None:
-    ranks = trained(way, tmp_path)
+def test_a_pipeline_is_the_plain_loop(folder, way) -> None:
+    ranks = learnt(folder, way)
     losses, state = plain()
     assert ranks[0]["losses"] == [None] * 3
     assert [float(loss) for loss in ranks[1]["losses"]] == pytest.approx(losses, rel=1e-5)
