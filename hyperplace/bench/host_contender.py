@@ -16,7 +16,7 @@ from hyperplace.bench.outside import stage_cuts
 from hyperplace.errors import UsageError
 from hyperplace.models import LoadedModel
 from hyperplace.values.bench import ASYNC, SYNC, BenchRow
-from hyperplace.values.plan import AUTO
+from hyperplace.values.plan import AUTO, Plan
 from hyperplace.values.timeline import Timeline
 
 MOST_HOSTS = 64
@@ -126,11 +126,18 @@ def host_contenders(
 def _kinds(made: list[Planned]) -> Iterator[tuple[Planned, bool]]:
     """Yield the plans and whether grain auto returns them; the last is auto's own, if no other is the same."""
     *others, auto = made
-    same = next((planned for planned in others if planned.plan and planned.plan == auto.plan), None)
+    same = next((planned for planned in others if _run_alike(planned.plan, auto.plan)), None)
     for planned in others:
         yield planned, planned is same
     if same is None:
         yield auto, auto.plan is not None
+
+
+def _run_alike(one: Plan | None, other: Plan | None) -> bool:
+    """Tell whether two plans place everything alike, whoever found them and whatever bound was proven."""
+    if one is None or other is None:
+        return False
+    return (one.layers, one.replicas) == (other.layers, other.replicas)
 
 
 def _ours(

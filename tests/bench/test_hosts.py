@@ -5,10 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from test_netns import needs_hosts, own
+from tiny import tiny
 
 from hyperplace import api
 from hyperplace.bench import BenchSettings, Card, HostSettings, bench_hosts, host_contender, hosts, netns
+from hyperplace.bench.contender import Planned
 from hyperplace.errors import UsageError
 from hyperplace.values.plan import AUTO
 
@@ -94,11 +97,14 @@ def test_a_method_that_is_slow_has_fewer_steps() -> None:
     assert [hosts.num_steps(seconds, many) for seconds in (0.0, 0.4, 0.5, 1.0, 5.0)] == [8, 8, 7, 3, 2]
 
 
-def test_the_last_row_is_auto_only_where_nobody_else_has_its_plan(monkeypatch) -> None:
-    from hyperplace.bench.contender import Planned
+def test_the_last_row_is_auto_only_where_nobody_else_has_its_plan() -> None:
+    def planned(name: str, partitioner: str) -> Planned:
+        return Planned(name, 2, api.place(tiny(), torch.zeros(4, 1, 8, 8), k=2, partitioner=partitioner, imbalance=1))
 
-    one, two = Planned("one", 2, plan="a"), Planned("two", 2, plan="b")  # type: ignore[arg-type]
-    same, other = replace(two, name=AUTO), replace(two, name=AUTO, plan="c")  # type: ignore[arg-type]
+    one, two = planned("one", "layerwise"), planned("two", "incremental")
+    assert two.plan
+    found_by = replace(two.plan, metrics=replace(two.plan.metrics, found_by="somebody else"))
+    same, other = replace(two, name=AUTO, plan=found_by), planned(AUTO, "horizontal")
     assert list(host_contender._kinds([one, two, same])) == [(one, False), (two, True)]
     assert list(host_contender._kinds([one, two, other])) == [(one, False), (two, False), (other, True)]
     refused = Planned(AUTO, 2, note="no plan")
