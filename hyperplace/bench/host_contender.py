@@ -23,6 +23,12 @@ MOST_HOSTS = 64
 SYNC_WARM_UP = 2  # the first mini-batch finds out shapes and makes buffers
 PIPELINES = (("torch GPipe", GPIPE), ("torch 1F1B", ONE_F_ONE_B))
 MICRO_BATCHES = (2, 4, 8)
+# One host owns all weights, or each whole layers in turn or by their bytes: what others spread data parallelism by.
+SERVERS: tuple[Kind, ...] = (
+    ("parameter server", "hybrid", "server"),
+    ("servers in turn", "hybrid", "server-roundrobin"),
+    ("servers by bytes", "hybrid", "server-greedy"),
+)
 AUTO_KIND: Kind = ("auto", AUTO, "auto")
 
 
@@ -115,7 +121,9 @@ def host_contenders(
             on_progress(f"measuring layers, batch {sized.batch}")
             costs = api.profile(graph, costs=sized.costs, batch=sized.batch, threads=1)
             found.append(HostContender(plain_row(1, sized), Entry(PLAIN, sized.batch)))
-            for planned, is_auto in _kinds(list(plans(graph, costs, sized, (*PLANS, AUTO_KIND), on_progress))):
+            for planned, is_auto in _kinds(
+                list(plans(graph, costs, sized, (*PLANS, *SERVERS, AUTO_KIND), on_progress))
+            ):
                 found += _ours(planned, sized, place, folder, is_auto=is_auto)
             found.append(_data_parallel(sized))
             cuts = stage_cuts(loaded.module, loaded.sample[0], graph, costs, k=sized.k, bits_per_s=place.bits_per_s)

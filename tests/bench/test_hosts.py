@@ -26,6 +26,7 @@ def _few_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the searches, which have tests of their own; `auto` is one that others find too."""
     monkeypatch.setattr(host_contender, "PLANS", host_contender.PLANS[:2])
     monkeypatch.setattr(host_contender, "MICRO_BATCHES", (2, 8))
+    monkeypatch.setattr(host_contender, "SERVERS", ())
     monkeypatch.setattr(host_contender, "AUTO_KIND", ("auto", *host_contender.PLANS[1][1:]))
 
 

@@ -39,6 +39,7 @@ def test_hosts_have_a_table_per_batch_size_and_rows_with_every_figure(run, tmp_p
     from hyperplace.bench import host_contender
 
     monkeypatch.setattr(host_contender, "PLANS", host_contender.PLANS[:1])
+    monkeypatch.setattr(host_contender, "SERVERS", ())
     monkeypatch.setattr(host_contender, "AUTO_KIND", host_contender.PLANS[0])
     few = ("--hosts", 2, "--batches", "2,4", *QUICK[4:])
     ran = run("bench", "lenet5", *few, "--json", "--out", tmp_path / "out")
