@@ -6,11 +6,16 @@ mini-batches in every run, and a part that waits always waits for something that
 It is found by modulo scheduling: actions of one mini-batch are given start times that respect what they need and never
 overlap, modulo the period, with those of other mini-batches on the same part. The period is the shortest, from the
 heaviest part's work upwards, for which no action lies more than `in_flight` - 1 ticks behind.
+
+Each action is put into the first gap that it fits in; where that leaves gaps too short for the long ones, gaps are
+chosen at random a number of times, from a fixed seed. On parts that are busy nearly all the time nothing else finds the
+shortest period: VGG16 on two parts, split by rows and by layers, took 1.16 times as long without.
 """
 
 from bisect import insort
 from collections.abc import Iterable
 from math import ceil
+from random import Random
 
 from hyperplace.values.loans import borrowers, find_loans, updaters, users_of
 from hyperplace.values.program import Keep, Program, Receive, Send
@@ -19,6 +24,9 @@ from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, UPDATE, Action, 
 LEAST_SHARE = 1e-6  # of all work, for segments that only pass something on: starts must differ
 GROWTH = 1.03  # of the period, from try to try
 SLACKS = (0.3, 0.1, 0.0)  # of the period: how long a message may take before somebody waits; the most that fits is used
+TRIES = 64  # with gaps at random, for a period
+MOST_PLACED = 40_000  # actions in all tries: some seconds at most, however long the program
+FREELY = 0.4  # how often a try takes another gap than the first
 TOLERANCE = 1e-9  # of the period, for sums that round; far below the least work
 
 Node = tuple[int, str, int]  # part, kind, segment
@@ -51,13 +59,26 @@ def _starts(program: Program, needs: Needs, work: dict[Node, float], in_flight: 
     order = _topological(needs)
     total = sum(work.values())
     period = max((sum(work[n] for n in work if n[0] == p) for p in range(len(program.parts))), default=1.0)
+    random, num_tries = Random(0), MOST_PLACED // max(1, len(order))
     while in_flight > 1 and period < total:
         for slack in SLACKS:
             starts = _placed(order, needs, work, period, slack * period)
-            if starts is not None and all(start // period < in_flight for start in starts.values()):
+            if starts is not None and _latency(starts) < in_flight * period:
                 return starts, period
+        for slack in SLACKS:
+            tries = min(TRIES, num_tries)
+            num_tries -= tries
+            found = [_placed(order, needs, work, period, slack * period, random) for _ in range(tries)]
+            best = min((starts for starts in found if starts), key=_latency, default=None)
+            if best is not None and _latency(best) < in_flight * period:
+                return best, period
         period *= GROWTH
     return _placed(order, needs, work, 2 * total + 1, 0.0) or {}, 2 * total + 1
+
+
+def _latency(starts: dict[Node, float]) -> float:
+    """Return when the last action of a mini-batch begins."""
+    return max(starts.values(), default=0.0)
 
 
 def durations(program: Program, nodes: Iterable[Node]) -> dict[Node, float]:
@@ -100,14 +121,23 @@ def _topological(needs: Needs) -> list[Node]:
 
 
 def _placed(
-    order: list[Node], needs: Needs, work: dict[Node, float], period: float, slack: float
+    order: list[Node],
+    needs: Needs,
+    work: dict[Node, float],
+    period: float,
+    slack: float,
+    random: Random | None = None,
 ) -> dict[Node, float] | None:
     """Return a start for every action, or None if one finds no gap on its part that repeats with the period."""
     busy: dict[int, list[tuple[float, float]]] = {}
     starts: dict[Node, float] = {}
     for node in order:
         ready = max((starts[n] + work[n] + (slack if n[0] != node[0] else 0.0) for n in needs[node]), default=0.0)
-        start = _gap(busy.setdefault(node[0], []), ready, work[node], period)
+        own = busy.setdefault(node[0], [])
+        if random is not None and random.random() < FREELY:
+            start = random.choice(_gaps(own, ready, work[node], period) or [None])
+        else:
+            start = _gap(own, ready, work[node], period)
         if start is None:
             return None
         starts[node] = start
@@ -118,14 +148,22 @@ def _placed(
 
 def _gap(busy: list[tuple[float, float]], ready: float, length: float, period: float) -> float | None:
     """Return the first start, not before `ready`, that keeps clear of what is busy in every period."""
+    candidates = (ready, *_ends_after(busy, ready, period))
+    return next((start for start in candidates if _is_clear(busy, start, length, period)), None)
+
+
+def _gaps(busy: list[tuple[float, float]], ready: float, length: float, period: float) -> list[float | None]:
+    """Return the starts within a period that leave no time unused before or after what is busy."""
+    base = ready // period * period
+    before = {base + shift + low - length for low, _ in busy for shift in (0.0, period, 2 * period)}
+    candidates = {ready, *_ends_after(busy, ready, period), *(t for t in before if ready <= t < ready + period)}
+    return [start for start in sorted(candidates) if _is_clear(busy, start, length, period)]
+
+
+def _is_clear(busy: list[tuple[float, float]], start: float, length: float, period: float) -> bool:
     tolerance = TOLERANCE * period
-    for candidate in (ready, *_ends_after(busy, ready, period)):
-        pieces = _folded(candidate, candidate + length, period)
-        if all(
-            high <= low_b + tolerance or low >= high_b - tolerance for low, high in pieces for low_b, high_b in busy
-        ):
-            return candidate
-    return None
+    pieces = _folded(start, start + length, period)
+    return all(high <= low_b + tolerance or low >= high_b - tolerance for low, high in pieces for low_b, high_b in busy)
 
 
 def _ends_after(busy: list[tuple[float, float]], ready: float, period: float) -> list[float]:
