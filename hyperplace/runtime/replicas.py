@@ -9,6 +9,7 @@ flight, the one that enters in tick t sees everywhere the weights after the upda
 t - delay or before; newer weights wait until a mini-batch wants them.
 """
 
+import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -53,7 +54,7 @@ class Replicas:
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take the values of a state dict, which the part's own weights already have; nothing may be in flight."""
-        self._endpoint.transport.drop(self._endpoint.part, WEIGHTS)  # older values on their way would come back later
+        self.renew()  # older values on their way would come back later
         for name, kept in self._kept.items():
             kept.clear()
             self._tensor_of[name] = self._weights.parameters[name].detach().clone()
@@ -114,11 +115,13 @@ class Replicas:
         unfinished = {name for other in to_come for name in self._table.weights_of(other)}
         for name in self._table.weights_of(segment):
             if name in self._borrowed and name not in unfinished:
-                # It is called once the leaf has its gradient, by the thread that runs the pass.
-                give = partial(self._give_from, batch, name)
+                # It is called once the leaf has its gradient, by the thread that runs the pass. Its part has the leaf,
+                # and torch the hook, where no garbage collector sees it: it must not keep what keeps the part.
+                give = partial(_give_from, weakref.ref(self), batch, name)
                 version.leaves[name].register_post_accumulate_grad_hook(give)  # type: ignore[no-untyped-call]
 
-    def _give_from(self, batch: int, name: str, leaf: Tensor) -> None:
+    def give_from(self, batch: int, name: str, leaf: Tensor) -> None:
+        """Send the gradient that a leaf has."""
         self._give_one(batch, name, leaf.grad)
         leaf.grad = None
         self._given.setdefault(batch, set()).add(name)
@@ -153,3 +156,8 @@ class Replicas:
         for loan in self._lent:
             lent = cut(snapshots[loan.lent], loan.spans)
             self._endpoint.send(self._weights.number, WEIGHTS, loan.copy, loan.borrower, lent)
+
+
+def _give_from(replicas: "weakref.ref[Replicas]", batch: int, name: str, leaf: Tensor) -> None:
+    if (owner := replicas()) is not None:
+        owner.give_from(batch, name, leaf)
