@@ -20,7 +20,7 @@ from hyperplace.values.profile import Profile
 from hyperplace.values.program import Program
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from hyperplace.runtime import Runnable, Trainer
     from hyperplace.runtime.weights import AverageFactory, OptimizerFactory, SchedulerFactory
@@ -93,8 +93,14 @@ def compile(
     check_nan: bool = False,
     record: bool = False,
     sample: Any = None,
+    state: "Mapping[str, Tensor] | None" = None,
+    parts_per_process: int = 1,
 ) -> "Trainer":
     """Return a trainer that runs a plan of the model: a thread per part, its weights taken from the model.
+
+    Where torch.distributed is initialised with several processes, each of them makes the same calls, and the parts are
+    theirs: one each, or `parts_per_process` neighbouring ones. With `state`, a state dict to begin with, the model may
+    be on the meta device: each part takes its slices of it and no more (torch.load(path, mmap=True) reads no more).
 
     By default several mini-batches are under way at once (`schedule="async"`), each computed with weights that lack
     the updates of those before it; in_flight=1 or schedule="sync" is the plain loop.
@@ -111,13 +117,17 @@ def compile(
     ...     model.load_state_dict(trainer.state_dict())
     """
     from hyperplace.runtime import RunSettings, Trainer, Training
+    from hyperplace.runtime.meeting import check_size, met_world
     from hyperplace.runtime.state import StateNames, evaluated, named_tensors
     from hyperplace.steps.capture.alone import alone
 
+    check_size(plan.settings.k, parts_per_process)
     with alone():  # another thread may be capturing the same model, which has other tensors meanwhile
-        _check_values(model)
+        if state is None:
+            _check_values(model)
         graph = planned_graph(model, plan, sample, tries_uses=True)
-        state = {**model.state_dict(), **named_tensors(model)}
+        whole = {**model.state_dict(), **named_tensors(model)} | dict(state or {})
+        _check_known(whole)
     if micro_batches is None:
         micro_batches = micro_batches_for(graph, plan) if schedule == "sync" else 1
     devices = (devices,) * plan.settings.k if isinstance(devices, str) else tuple(map(str, devices))
@@ -132,7 +142,10 @@ def compile(
     with alone():
         names = StateNames.of(model, made.program)
     evaluate = None if graph.evaluates else partial(evaluated, model, is_keyword=bool(graph.takes[1]))
-    return Trainer(made, state, training=training, loss=loss, settings=settings, names=names, evaluate=evaluate)
+    world = met_world(made.program, whole, settings, training, parts_per_process)
+    return Trainer(
+        made, whole, training=training, loss=loss, settings=settings, names=names, evaluate=evaluate, world=world
+    )
 
 
 def _check_micro_batches(graph: Graph) -> None:
@@ -158,14 +171,22 @@ def _check_values(model: "nn.Module") -> None:
         )
 
 
-def save_checkpoint(trainer: "Trainer", path: str | Path, extra: Mapping[str, Any] | None = None) -> None:
+def _check_known(state: "Mapping[str, Tensor]") -> None:
+    if name := next((name for name, tensor in state.items() if tensor.is_meta), None):
+        raise ModelError(f"{name} is on the meta device, and the state has no values for it; give all of them")
+
+
+def save_checkpoint(
+    trainer: "Trainer", path: str | Path, extra: Mapping[str, Any] | None = None, *, sharded: bool = False
+) -> None:
     """Write all that training needs to go on: weights, buffers, the state of optimizer, scheduler and average.
 
-    `extra` is the caller's own, made of numbers, texts and tensors. The file appears whole or not at all.
+    `extra` is the caller's own, made of numbers, texts and tensors. The file appears whole or not at all. Of several
+    processes the first one writes it; with `sharded` each writes its own parts into a folder of that name.
     """
     from hyperplace.runtime import save_checkpoint as save
 
-    save(trainer, path, extra)
+    save(trainer, path, extra, sharded=sharded)
 
 
 def load_checkpoint(trainer: "Trainer", path: str | Path) -> dict[str, Any]:
@@ -200,5 +221,10 @@ def _sample(model: "nn.Module", plan: Plan, sample: Any) -> Any:
 
 
 def micro_batches_for(graph: Graph, plan: Plan) -> int:
-    """Return as many micro-batches as parts, or one where rows of the batch may see each other."""
-    return 1 if graph.coupling or graph.has_fixed_rows else min(plan.settings.k, plan.settings.batch)
+    """Return as many micro-batches as parts; one where rows may see each other, or no part waits for another.
+
+    Whoever only shares weights gains nothing by them, and its gradients travel while the one backward pass still runs.
+    """
+    if graph.coupling or graph.has_fixed_rows or not (plan.transfers or plan.reductions):
+        return 1
+    return min(plan.settings.k, plan.settings.batch)

@@ -29,6 +29,7 @@ MAY_IMPORT = {
         "hyperplace.steps.schedule",
         "hyperplace.values",
     ),
+    "hyperplace/__main__.py": ("hyperplace.cli",),
     "hyperplace/machine_code.py": (),
     "hyperplace/search": (
         "hyperplace.errors",

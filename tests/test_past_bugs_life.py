@@ -215,7 +215,7 @@ def test_an_update_is_done_by_all_parts_or_by_none(schedule):
 
 
 def test_a_closed_gate_lets_nobody_in_and_waits_for_who_is_inside():
-    gate, inside, out = Gate(2), threading.Event(), threading.Event()
+    gate, inside, out = Gate((0, 1)), threading.Event(), threading.Event()
 
     def write():
         with gate.writing(0, together=False):

@@ -1,6 +1,6 @@
 """Images as mini-batches of tensors, in the shape a model wants."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from hyperplace.errors import UsageError
 from hyperplace.values.arrays import Ints
 from hyperplace.values.images import Images, Shape
+from hyperplace.values.ranges import Range
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,9 +17,18 @@ MOST_PADDING = 1.25  # a side that grows by more than this is stretched: borders
 
 
 def batches(
-    images: Images, batch: int, *, seed: int, epoch: int, shape: Shape | None = None, drop_last: bool = False
+    images: Images,
+    batch: int,
+    *,
+    seed: int,
+    epoch: int,
+    shape: Shape | None = None,
+    drop_last: bool = False,
+    fed: Callable[[int], Sequence[Range]] = lambda num_rows: ((0, num_rows),),
 ) -> "Iterator[tuple[Tensor, Tensor]]":
     """Yield an epoch's mini-batches (x, y), normalised, in an order that depends on seed and epoch only.
+
+    Of a mini-batch's images only the rows are made that are `fed` to the model here; the others are left undefined.
 
     Images of another shape (channels, height, width) than asked for are padded with background up to a quarter more,
     scaled otherwise; one channel is repeated. The last mini-batch may be smaller, or is dropped.
@@ -30,7 +40,8 @@ def batches(
     stop = len(order) // batch * batch if drop_last else len(order)
     if stop == 0:
         raise UsageError(f"{len(images)} images give no full mini-batch of {batch}; give a smaller batch")
-    return (_tensors(images, order[first : first + batch], shape) for first in range(0, stop, batch))
+    chosen = (order[first : first + batch] for first in range(0, stop, batch))
+    return (_tensors(images, rows, shape, fed(len(rows))) for rows in chosen)
 
 
 def _check(batch: int, seed: int, epoch: int) -> None:
@@ -45,11 +56,14 @@ def _check_channels(channels: int, shape: Shape) -> None:
         raise UsageError(f"images of {channels} channels cannot feed a model that takes {shape[0]}; choose other data")
 
 
-def _tensors(images: Images, rows: Ints, shape: Shape) -> "tuple[Tensor, Tensor]":
+def _tensors(images: Images, rows: Ints, shape: Shape, spans: Sequence[Range]) -> "tuple[Tensor, Tensor]":
     import torch
 
-    x = _fitted(torch.from_numpy(images.x[rows]), shape[1], shape[2]).sub(images.mean).div_(images.std)
-    return x.expand(-1, shape[0], -1, -1).contiguous(), torch.from_numpy(images.y[rows])
+    x = torch.empty(len(rows), *shape)
+    for start, stop in spans:
+        pixels = torch.from_numpy(images.x[rows[start:stop]])
+        x[start:stop] = _fitted(pixels, shape[1], shape[2]).sub(images.mean).div_(images.std)
+    return x, torch.from_numpy(images.y[rows])
 
 
 def _fitted(x: "Tensor", height: int, width: int) -> "Tensor":

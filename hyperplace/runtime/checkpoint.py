@@ -5,27 +5,48 @@ one number (a step count) is the same on every part. So a checkpoint loads into 
 read as plain data (`weights_only`): nothing in them is executed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from hyperplace.errors import FileError
+from hyperplace.errors import FileError, HyperplaceError
 from hyperplace.files.write import open_whole
-from hyperplace.runtime.pieces import put_back
+from hyperplace.runtime.rank import Rank
 from hyperplace.runtime.saved import Saved, as_saved, check_saved
+from hyperplace.runtime.shards import add_state, read_shards, together, write_shards
 from hyperplace.runtime.trainer import Trainer
 from hyperplace.runtime.trial import settings_of
+from hyperplace.values.program import Program
 
 KIND, VERSION = "checkpoint", 1
 
 
-def save_checkpoint(trainer: Trainer, path: str | Path, extra: Mapping[str, Any] | None = None) -> None:
-    """Write all that training needs to go on; `extra` is the caller's own, made of numbers, texts and tensors."""
-    content = {"hyperplace": KIND, "version": VERSION, **checkpoint(trainer), "extra": dict(extra or {})}
+def save_checkpoint(
+    trainer: Trainer, path: str | Path, extra: Mapping[str, Any] | None = None, *, sharded: bool = False
+) -> None:
+    """Write all that training needs to go on; `extra` is the caller's own, made of numbers, texts and tensors.
+
+    A file, which the first of several processes writes, or `sharded` a folder, to which all do.
+    """
+    if sharded:
+        shards = trainer.settled(lambda: [_shard(trainer, rank) for rank in trainer.ranks])
+        write_shards(trainer, Path(path), shards, extra or {})
+        return
+    content = checkpoint(trainer)
+    fault: HyperplaceError | None = None
+    if content:
+        try:
+            _write(path, {"hyperplace": KIND, "version": VERSION, **content, "extra": dict(extra or {})})
+        except HyperplaceError as error:
+            fault = error
+    if said := trainer.world.share("save_checkpoint", str(fault or ""), 0):
+        raise fault or FileError(f"rank 0: {said}")
+
+
+def _write(path: str | Path, content: Mapping[str, Any]) -> None:
     with open_whole(path) as file:
         try:
             torch.save(content, file)
@@ -37,7 +58,30 @@ def save_checkpoint(trainer: Trainer, path: str | Path, extra: Mapping[str, Any]
 
 def load_checkpoint(trainer: Trainer, path: str | Path) -> dict[str, Any]:
     """Go on from a checkpoint of the same model, whatever its plan; return what the caller had put beside it."""
-    return dict(restore(trainer, path, read_checkpoint(path)).extra)
+    if Path(path).is_dir():
+        return _load_shards(trainer, Path(path))
+    return dict(restore(trainer, path, read_for(trainer, path)).extra)
+
+
+def _load_shards(trainer: Trainer, folder: Path) -> dict[str, Any]:
+    read: list[dict[str, Any]] = []
+    together(trainer.world, "load_checkpoint", lambda: read.append(read_shards(trainer, folder)))
+    return dict(restore(trainer, folder, read[0]).extra)
+
+
+def read_for(trainer: Trainer, path: str | Path) -> dict[str, Any]:
+    """Return the content of a checkpoint file, which only the first of several processes needs to have."""
+    content: dict[str, Any] = {}
+    fault: FileError | None = None
+    if trainer.world.number == 0:
+        try:
+            content = read_checkpoint(path)
+        except FileError as error:
+            fault = error
+    said, content = trainer.world.share("load_checkpoint", [str(fault or ""), content], 0)
+    if said:
+        raise fault or FileError(f"rank 0: {said}")
+    return content
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
@@ -60,39 +104,61 @@ def checkpoint(trainer: Trainer) -> dict[str, Any]:
 
 
 def _content(trainer: Trainer) -> dict[str, Any]:
-    first = next((r.weights for r in trainer.ranks if r.weights.optimizer), None)
+    """Return what all parts have, put together in the first process; nothing in others."""
+    found = trainer.world.gather("save_checkpoint", [_shard(trainer, rank) for rank in trainer.ranks])
+    return _merged(trainer, sorted((one for shards in found for one in shards), key=lambda one: one["part"]))
+
+
+def _shard(trainer: Trainer, rank: Rank) -> dict[str, Any]:
+    """Return what one part has: tensors by attribute, and what its optimizer, scheduler and average remember."""
+    weights, optimizer = rank.weights, rank.weights.optimizer
+    owned = weights.parameters.items()
     return {
-        "model": trainer.settled_state(),
-        "optimizer": _optimizer_state(trainer),
-        "groups": [settings_of(group) for group in first.optimizer.param_groups] if first and first.optimizer else [],
-        "scheduler": first.scheduler.state_dict() if first and first.scheduler else None,
-        "average": trainer.settled_average() if first and first.average else None,
-        "num_averaged": int(first.average.n_averaged) if first and first.average else 0,
-        "num_batches": trainer.num_finished,
+        "part": rank.number,
+        "held": trainer.held(rank),
+        "optimizer": {name: optimizer.state.get(one, {}) for name, one in owned} if optimizer else {},
+        "groups": [settings_of(group) for group in optimizer.param_groups] if optimizer else [],
+        "scheduler": weights.scheduler.state_dict() if weights.scheduler else None,
+        "average": {name: one.detach() for name, one in weights.averaged().items()} if weights.average else None,
+        "num_averaged": int(weights.average.n_averaged) if weights.average else 0,
+        "num_batches": rank.num_batches + weights.number,
     }
 
 
-def _optimizer_state(trainer: Trainer) -> dict[str, dict[str, Any]]:
-    """Return for every parameter of the model what the optimizer remembers of it."""
+def _merged(trainer: Trainer, shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the content of a checkpoint from those of all parts; what is not of a weight all optimizers have alike."""
+    if not shards:
+        return {}
+    first = next((one for one in shards if one["groups"]), shards[0])
+    held = {one["part"]: one["held"] for one in shards}
+    averaged = {one["part"]: {**one["held"], **(one["average"] or {})} for one in shards}
+    state = trainer.state
+    return {
+        "model": state.shown(state.assembled(held)),
+        "optimizer": _optimizer_state(trainer.program, shards),
+        "groups": first["groups"],
+        "scheduler": first["scheduler"],
+        "average": state.shown(state.assembled(averaged)) if first["average"] is not None else None,
+        "num_averaged": first["num_averaged"],
+        "num_batches": min(one["num_batches"] for one in shards),
+    }
+
+
+def _optimizer_state(program: Program, shards: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return for every parameter of the model what the optimizers remember of it."""
     state: dict[str, dict[str, Any]] = {}
-    for rank in trainer.ranks:
-        for attribute, piece in rank.weights.owned.items():
-            parameter = rank.weights.parameters[attribute]
-            assert rank.weights.optimizer is not None
-            for key, value in rank.weights.optimizer.state.get(parameter, {}).items():
-                whole = state.setdefault(piece.name, {})
-                if isinstance(value, Tensor) and value.shape == parameter.shape:
-                    whole.setdefault(key, torch.zeros(piece.shape, dtype=value.dtype))
-                    put_back(piece, whole[key], value)
-                else:
-                    whole[key] = value
+    for one in shards:
+        for attribute, known in one["optimizer"].items():
+            piece = program.parts[one["part"]].weights[attribute]
+            for key, value in known.items():
+                add_state(state.setdefault(piece.name, {}), key, value, piece)
     return state
 
 
 def restore(trainer: Trainer, path: str | Path, content: Mapping[str, Any]) -> Saved:
     """Put what was read from a file into a trainer of the same model: all of it, or, where something is wrong, none."""
     saved = as_saved(path, content)
-    trainer.check_state(saved.model)
+    trainer.state.check(saved.model)
     check_saved(path, saved, [rank.weights for rank in trainer.ranks])
     trainer.load(saved)
     return saved

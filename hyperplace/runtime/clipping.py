@@ -26,7 +26,7 @@ class SharedNorm:
     def tell(self, batch: int) -> None:
         """Take the gradients of a mini-batch, and tell their norm to all others."""
         gradients = self._weights.take_gradients()
-        norm = torch.nn.utils.get_total_norm(gradients.values())
+        norm = torch.nn.utils.get_total_norm(gradients.values()).double()  # of one dtype, whatever the gradients have
         self._told[batch] = (norm, gradients)
         for part in self._parts:
             if part != self._endpoint.part:

@@ -14,15 +14,15 @@ from hyperplace.errors import UsageError
 from hyperplace.runtime.clipping import SharedNorm
 from hyperplace.runtime.commands import Command
 from hyperplace.runtime.journal import Journal
-from hyperplace.runtime.progress import Event, Progress
+from hyperplace.runtime.progress import Event, Fault, Lost, Progress
 from hyperplace.runtime.rank import Options, Rank
 from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.run_settings import RunSettings
 from hyperplace.runtime.runnable import Runnable
 from hyperplace.runtime.structure import filled
 from hyperplace.runtime.transport import Endpoint, Transport
-from hyperplace.runtime.transport.threads import Threads
 from hyperplace.runtime.weights import Training, Weights
+from hyperplace.runtime.world import World
 from hyperplace.values.loans import find_loans, updaters
 from hyperplace.values.schedule import Schedule
 
@@ -39,9 +39,10 @@ def made_ranks(
     loss: Callable[..., Tensor],
     settings: RunSettings,
     transport: Transport,
+    parts: Sequence[int],
     tell: Callable[[Event], None],
 ) -> list[Rank]:
-    """Return the ranks, each with its slices of the tensors in `base`; what they have to say they `tell`."""
+    """Return the ranks of some parts, each with its slices of the tensors in `base`; they `tell` what happens."""
     program = runnable.program
     devices = settings.devices or ("cpu",) * len(program.parts)
     if len(devices) != len(program.parts):
@@ -53,12 +54,12 @@ def made_ranks(
         updates_at_once=settings.schedule == "async",
         updates_together=settings.schedule == "sync" or settings.in_flight == 1,
         seed=settings.seed,
-        threads=settings.threads or max(1, (os.cpu_count() or 1) // len(program.parts)),
+        threads=settings.threads or max(1, num_cores() // len(parts)),
         check_nan=settings.check_nan,
     )
     ranks = []
-    for number, (kind, device) in enumerate(zip(runnable.classes, devices, strict=True)):
-        part, journal = kind(device, program.batch), Journal(is_kept=settings.record)
+    for number in parts:
+        part, journal = runnable.classes[number](devices[number], program.batch), Journal(is_kept=settings.record)
         endpoint = Endpoint(number, transport, part.device, journal)
         weights = Weights(part, base, training)
         replicas = Replicas(program.parts[number], endpoint, weights, loans=loans, delays=schedule.delays)
@@ -83,13 +84,31 @@ def made_ranks(
     return ranks
 
 
+def tell(transport: Transport, progress: Progress, event: Event) -> None:
+    """Take what a rank says; a loss goes by the transport, where others wait for it too."""
+    if not (isinstance(event, Lost) and transport.spread(event.batch, event.loss)):
+        progress.tell(event)
+
+
+def end_all(world: World, transport: Transport, fault: Fault) -> None:
+    """Tell all processes before the connections break, and then stop everything."""
+    world.tell_end(str(fault.error()) if world.size == 1 else f"rank {world.number}: {fault.error()}")
+    transport.abort()
+
+
+def num_cores() -> int:
+    """Return how many cores there are for this process: those it may use, shared with others that torchrun started."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
 class Crew:
     """All ranks, each in a thread of its own, until they are stopped.
 
     The threads know nothing of the trainer: where nobody has it any more, they end.
     """
 
-    def __init__(self, ranks: Sequence[Rank], transport: Threads, progress: Progress) -> None:
+    def __init__(self, ranks: Sequence[Rank], transport: Transport, progress: Progress) -> None:
         self._ranks, self._transport, self._progress = ranks, transport, progress
         self._threads = [
             threading.Thread(target=rank.run, name=f"hyperplace part {rank.number}", daemon=True) for rank in ranks

@@ -1,7 +1,7 @@
 """What a rank did when, and what it is doing now."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -29,6 +29,10 @@ class Journal:
         self.now = Doing()
         self.records: list[Record] = []
 
+    def shifted(self, by_ns: int) -> list[Record]:
+        """Return all notes by a clock that shows so much more."""
+        return [(kind, segment, batch, start + by_ns, end + by_ns) for kind, segment, batch, start, end in self.records]
+
     def begin(self, what: str, segment: int, batch: int) -> None:
         self.now = Doing(what, segment, batch)
 
@@ -43,15 +47,15 @@ class Journal:
         return result
 
 
-def timeline_of(program: Program, journals: Sequence[Journal]) -> Timeline:
-    """Return all that the ranks have noted; time begins with the first event."""
-    records = [(part, record) for part, journal in enumerate(journals) for record in list(journal.records)]
+def timeline_of(program: Program, records_of: Mapping[int, Sequence[Record]]) -> Timeline:
+    """Return all that the ranks have noted, by part; time begins with the first event."""
+    records = [(part, record) for part, noted in sorted(records_of.items()) for record in noted]
     begin = min((record[3] for _, record in records), default=0)
     events = [
         Event(part, kind, _label(program, part, kind, index), batch, (start_ns - begin) / 1e3, (stop_ns - begin) / 1e3)
         for part, (kind, index, batch, start_ns, stop_ns) in records
     ]
-    return Timeline(len(journals), tuple(events))
+    return Timeline(len(program.parts), tuple(events))
 
 
 def _label(program: Program, part: int, kind: str, index: int) -> str:

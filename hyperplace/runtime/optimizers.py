@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -67,18 +67,21 @@ def _needs_arguments(step: Callable[..., Any]) -> bool:
     return any(one.default is inspect.Parameter.empty and one.kind in kinds for one in parameters)
 
 
-def check_optimizers(parts: Sequence["Weights"]) -> None:
-    """Refuse optimizers that do something else to the pieces of a model than to the whole."""
-    optimizers = {number: weights.optimizer for number, weights in enumerate(parts) if weights.optimizer}
+def check_optimizers(parts: Mapping[int, "Weights"], num_learning: int) -> None:
+    """Refuse optimizers that do something else to the pieces of a model than to the whole.
+
+    `num_learning` is how many parts have weights of their own, here and in other processes.
+    """
+    optimizers = {number: weights.optimizer for number, weights in parts.items() if weights.optimizer}
     trials: dict[str, Trial] = {}
-    for number, optimizer in optimizers.items() if len(parts) > 1 else ():
+    for number, optimizer in optimizers.items():
         kind_of = kinds_of(optimizer)
         known = repr((type(optimizer), [settings_of(group) for group in optimizer.param_groups], set(kind_of.values())))
         trial = trials[known] = trials.get(known) or _tried(optimizer)
         name = type(optimizer).__name__
-        if trial.couples and len(optimizers) > 1:
+        if trial.couples and num_learning > 1:
             raise UsageError(
-                f"{name} lets one parameter's update depend on the others, but {len(optimizers)} parts have some each; "
+                f"{name} lets one parameter's update depend on the others, but {num_learning} parts have some each; "
                 "give an optimizer that treats every parameter by itself, or place with k=1 or "
                 "partitioner='server'"
             )

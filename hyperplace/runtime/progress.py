@@ -1,7 +1,7 @@
 """What ranks tell the caller, as values: finished commands, losses, outputs, and the first fault."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -57,6 +57,8 @@ class Fault:
         return cls(number, doing.what, where, doing.batch, cause)
 
     def error(self) -> TrainingError:
+        if isinstance(self.cause, TrainingError):  # another process says why the run has ended
+            return self.cause
         at = f" of {self.where}" if self.where else ""
         reason = " ".join(str(self.cause).split()) or "no reason given"
         error = TrainingError(
@@ -73,8 +75,8 @@ Event = Finished | Lost | Predicted | Fault
 class Progress:
     """What ranks write and the caller reads, by single operations of the interpreter: nobody needs a lock."""
 
-    def __init__(self, num_parts: int, on_fault: Callable[[], None]) -> None:
-        self._num_finished = [0] * num_parts  # commands with something to wait for, which all parts take in turn
+    def __init__(self, parts: Sequence[int], on_fault: Callable[["Fault"], None]) -> None:
+        self._num_finished = dict.fromkeys(parts, 0)  # commands with something to wait for, which parts take in turn
         self._outputs: list[tuple[Tensor, ...]] = []
         self._faults: list[Fault] = []
         self._changed, self._on_fault = Bell(), on_fault
@@ -96,7 +98,7 @@ class Progress:
                 return
             case Fault():
                 self._faults.append(event)
-                self._on_fault()
+                self._on_fault(event)
         self._changed.ring()
 
     def expect(self, batch: int, loss: Loss) -> None:
@@ -111,11 +113,11 @@ class Progress:
     @property
     def num_finished(self) -> int:
         """How many commands all parts are done with."""
-        return min(self._num_finished)
+        return min(self._num_finished.values())
 
     def take_outputs(self) -> list[Tensor]:
-        """Return the outputs of the last prediction."""
-        return list(self._outputs.pop())
+        """Return the outputs of the last prediction; none where another process has them."""
+        return list(self._outputs.pop()) if self._outputs else []
 
     def wake(self) -> None:
         """Let a waiting caller look again."""

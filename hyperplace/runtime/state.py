@@ -1,15 +1,17 @@
 """A model's tensors by its own names: from the model, from the pieces that parts hold, and as its state dict shows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hyperplace.errors import ModelError, UsageError
+from hyperplace.errors import FileError, ModelError, UsageError
 from hyperplace.runtime.pieces import put_back
-from hyperplace.values.program import Copy, PartProgram, Program
+from hyperplace.values.program import Piece, Program
 
 
 @dataclass(frozen=True)
@@ -33,23 +35,18 @@ class StateNames:
         aliases = {name: main[id(one)] for name, one in named.items() if main.get(id(one), name) != name}
         return cls(frozenset(named) - frozenset(model.state_dict()), aliases)
 
-    def known(self, state: Mapping[str, Tensor], program: Program) -> dict[str, Tensor]:
-        """Return copies of all tensors; refuse a state that lacks one that the program uses."""
-        pieces = [piece for part in program.parts for piece in (*part.weights.values(), *part.buffers.values())]
-        if missing := [piece.name for piece in pieces if piece.name not in state]:
-            raise UsageError(
-                f"{program.name} uses {missing[0]}, which the state lacks; give a state dict of the same model, and "
-                "with it the buffers that are not persistent (dict(model.named_buffers()))"
-            )
-        return {name: one.detach().cpu().clone() for name, one in state.items() if isinstance(one, Tensor)}
 
-    def shown(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the tensors that a state dict has, under all their names."""
-        return {n: tensors[self.aliases.get(n, n)] for n in tensors if n not in self.hidden}
-
-    def completed(self, state: Mapping[str, Tensor], base: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return a state dict with the hidden tensors as they are."""
-        return {**{name: base[name] for name in self.hidden if name in base}, **state}
+def read_state(path: str | Path) -> dict[str, Tensor]:
+    """Return a state dict that torch.save wrote; nothing is read of its tensors before somebody looks at them."""
+    try:
+        state = torch.load(path, weights_only=True, map_location="cpu", mmap=True)
+    except OSError as fault:
+        raise FileError(f"cannot read {path}: {fault.strerror or fault}") from None
+    except Exception as fault:  # whatever torch and pickle say of a file that is something else
+        raise FileError(f"cannot read {path}: it is no state dict of torch.save ({type(fault).__name__})") from None
+    if not (isinstance(state, dict) and all(isinstance(value, Tensor) for value in state.values())):
+        raise FileError(f"cannot use {path}: it holds no state dict; save model.state_dict() with torch.save")
+    return state
 
 
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -82,26 +79,84 @@ def _refuse_shared_memory(model: nn.Module) -> None:
             )
 
 
-def assembled(
-    base: Mapping[str, Tensor], held: Iterable[tuple[PartProgram, Mapping[str, Tensor]]]
-) -> dict[str, Tensor]:
-    """Return the tensors of `base` with the pieces the parts own written into them."""
-    # Without torch.no_grad, which pieces, being detached, do not need: an interrupt at its end would leave it on.
-    whole = {name: tensor.clone() for name, tensor in base.items()}
-    for part, tensors in held:
-        for attribute, piece in (*part.weights.items(), *part.buffers.items()):
-            if not isinstance(piece, Copy):
+class State:
+    """What a trainer knows of a model's tensors: their shapes, and the values of those that no part has whole.
+
+    The values that parts hold are put together with these when somebody asks for a state dict.
+    """
+
+    def __init__(self, program: Program, state: Mapping[str, Tensor], names: StateNames) -> None:
+        _check_complete(program, state)
+        self.names = names
+        self.shapes = {n: torch.empty_like(t, device="meta") for n, t in state.items() if isinstance(t, Tensor)}
+        self._tables = program.parts
+        mains = [name for name in self.shapes if name not in names.aliases]
+        pieces = [piece for part in program.parts for piece in part.held.values()]
+        self._not_held = [name for name in mains if not is_covered([one for one in pieces if one.name == name])]
+        self.rest: dict[str, Tensor] = {}
+        self.take(state)
+
+    def take(self, state: Mapping[str, Tensor]) -> None:
+        """Use the values of another state for what no part holds; what it does not show stays as it is."""
+        known = {name: state[name] for name in self._not_held if name in state and not state[name].is_meta}
+        self.rest |= {name: tensor.detach().cpu().clone() for name, tensor in known.items()}
+
+    def assembled(self, held: Mapping[int, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """Return all tensors by their main names, from what every part holds by attribute."""
+        # Without torch.no_grad, which pieces, being detached, do not need: an interrupt at its end would leave it on.
+        whole = {
+            name: self.rest[name].clone() if name in self.rest else torch.empty_like(shape, device="cpu")
+            for name, shape in self.shapes.items()
+            if name not in self.names.aliases
+        }
+        for part, tensors in sorted(held.items()):
+            for attribute, piece in self._tables[part].held.items():
                 put_back(piece, whole[piece.name], tensors[attribute])
-    return whole
+        return whole
+
+    def shown(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the tensors that a state dict has, under all their names."""
+        aliases = self.names.aliases
+        return {name: tensors[aliases.get(name, name)] for name in self.shapes if name not in self.names.hidden}
+
+    def check(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the model's tensors of a state dict; refuse one that has not all that a state dict shows."""
+        for name, shape in self.shapes.items():
+            if name not in state:
+                if name in self.names.hidden:
+                    continue
+                raise UsageError(f"the state dict has no {name!r}; it belongs to another model")
+            if not isinstance(state[name], Tensor):
+                raise UsageError(f"the state dict's {name!r} is a {type(state[name]).__name__}, not a tensor")
+            if state[name].shape != shape.shape:
+                shapes = f"{tuple(state[name].shape)}, not {tuple(shape.shape)}"
+                raise UsageError(f"the state dict's {name!r} is {shapes}; it belongs to another model")
+        return {name: state[name] for name in self.shapes if name in state}
 
 
-def check_state(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Refuse a state dict that has not every tensor of the model in its shape."""
-    for name, tensor in wanted.items():
-        if name not in state:
-            raise UsageError(f"the state dict has no {name!r}; it belongs to another model")
-        if not isinstance(state[name], Tensor):
-            raise UsageError(f"the state dict's {name!r} is a {type(state[name]).__name__}, not a tensor")
-        if state[name].shape != tensor.shape:
-            shapes = f"{tuple(state[name].shape)}, not {tuple(tensor.shape)}"
-            raise UsageError(f"the state dict's {name!r} is {shapes}; it belongs to another model")
+def _check_complete(program: Program, state: Mapping[str, Tensor]) -> None:
+    pieces = [piece for part in program.parts for piece in (*part.weights.values(), *part.buffers.values())]
+    if missing := [piece.name for piece in pieces if piece.name not in state]:
+        raise UsageError(
+            f"{program.name} uses {missing[0]}, which the state lacks; give a state dict of the same model, and "
+            "with it the buffers that are not persistent (dict(model.named_buffers()))"
+        )
+
+
+def is_covered(pieces: Sequence[Piece]) -> bool:
+    """Say whether pieces of a tensor are all of it."""
+    if not pieces:
+        return False
+    # Only where a piece begins or ends something changes: cells between these edges stand for all their elements.
+    spans = [piece.spans for piece in pieces]
+    edges = [
+        sorted({0, size, *(e for s in spans for span in s[d] for e in span)}) for d, size in enumerate(pieces[0].shape)
+    ]
+    cells = np.zeros([len(marks) - 1 for marks in edges], bool)
+    for one in spans:
+        axes = [
+            [n for n, low in enumerate(marks[:-1]) if any(start <= low < stop for start, stop in ranges)]
+            for marks, ranges in zip(edges, one, strict=True)
+        ]
+        cells[np.ix_(*axes)] = True
+    return bool(cells.all())

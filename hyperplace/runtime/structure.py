@@ -1,12 +1,13 @@
 """What a model takes and returns, put into tensors in their order and back: lists, tuples and dicts with constants."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
 from hyperplace.errors import UsageError
-from hyperplace.values.program import Program, Slot
+from hyperplace.values.program import Feed, Program, Slot
+from hyperplace.values.ranges import Ranges, union
 
 
 def checked(program: Program, given: Sequence[Any]) -> list[Tensor]:
@@ -34,6 +35,14 @@ def num_pieces(program: Program, rows: int, target: Any, *, most: int) -> int:
     while pieces > 1 and _smallest(rows, pieces) < program.rows[0]:
         pieces -= 1
     return pieces
+
+
+def rows_fed(program: Program, parts: Collection[int], num_rows: int) -> Ranges:
+    """Return which rows of a mini-batch's inputs some parts read."""
+    segments = [segment for part in parts for segment in program.parts[part].segments]
+    feeds = [take for segment in segments for take in segment.takes if isinstance(take, Feed)]
+    planned = [(0, program.batch) if feed.rows is None else feed.rows for feed in feeds]
+    return union([((a * num_rows // program.batch, b * num_rows // program.batch),) for a, b in planned])
 
 
 def _smallest(rows: int, pieces: int) -> int:

@@ -1,8 +1,9 @@
 """Train a generated program: a thread per part, mini-batches in flight, and the model's own state dict in and out."""
 
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -10,21 +11,26 @@ from torch import Tensor
 from hyperplace.errors import TrainingError, UsageError
 from hyperplace.runtime.calls import Calls, one_at_a_time
 from hyperplace.runtime.commands import Batch, Command, Load, Predict, Tick, Update
-from hyperplace.runtime.crew import Crew, made_ranks
+from hyperplace.runtime.crew import Crew, end_all, made_ranks, tell
 from hyperplace.runtime.criterion import check_loss
 from hyperplace.runtime.journal import timeline_of
+from hyperplace.runtime.lookout import Lookout
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.optimizers import check_optimizers
 from hyperplace.runtime.precision import autocasts
-from hyperplace.runtime.progress import Progress
+from hyperplace.runtime.processes import Processes
+from hyperplace.runtime.progress import Lost, Progress
+from hyperplace.runtime.rank import Rank
 from hyperplace.runtime.run_settings import RunSettings
 from hyperplace.runtime.runnable import Runnable
 from hyperplace.runtime.saved import Saved
-from hyperplace.runtime.state import StateNames, assembled, check_state
-from hyperplace.runtime.structure import checked, filled, num_pieces
-from hyperplace.runtime.transport.threads import Threads
-from hyperplace.runtime.weights import Staleness, Training, Weights
+from hyperplace.runtime.state import State, StateNames
+from hyperplace.runtime.structure import checked, filled, num_pieces, rows_fed
+from hyperplace.runtime.transport.distributed import Network, loss_part, made_transport
+from hyperplace.runtime.weights import Staleness, Training
+from hyperplace.runtime.world import Alone, World
 from hyperplace.steps.schedule import schedule
+from hyperplace.values.ranges import Range
 from hyperplace.values.schedule import Schedule
 from hyperplace.values.timeline import Timeline
 
@@ -32,6 +38,7 @@ PREDICTION = -1  # instead of a batch's number
 JOIN_S = 4.5  # how long to wait for threads to end
 
 T = TypeVar("T")
+Held = dict[int, dict[str, Tensor]]  # tensors by attribute, of every part
 
 
 class Trainer:
@@ -52,40 +59,52 @@ class Trainer:
         settings: RunSettings | None = None,
         names: StateNames | None = None,
         evaluate: Callable[..., Any] | None = None,
+        world: World | None = None,
     ) -> None:
         check_loss(loss)
         self.program, self.settings = runnable.program, settings or RunSettings()
         self._runnable = runnable  # its lines are there for tracebacks while somebody has it
-        self._names, self._evaluate = names or StateNames(), evaluate
+        self.state, self._evaluate = State(self.program, state, names or StateNames()), evaluate
         clips, is_sync = training.clip_norm is not None, self.settings.schedule == "sync"
         self.schedule: Schedule = schedule(self.program, self.settings.in_flight, is_sync=is_sync, clips=clips)
-        self._transport = Threads(len(self.program.parts))
-        self._progress = Progress(len(self.program.parts), self._transport.abort)
+        self.world: World = world or Alone(len(self.program.parts))
+        self._transport = made_transport(self.program, self.world, clips=clips, updates_at_once=not is_sync)
+        self._progress = Progress(self.world.parts, partial(end_all, self.world, self._transport))
         self.ranks = made_ranks(
             runnable,
-            self._names.known(state, self.program),
+            state,
             self.schedule,
             training=training,
             loss=loss,
             settings=self.settings,
             transport=self._transport,
-            tell=self._progress.tell,
+            parts=self.world.parts,
+            tell=partial(tell, self._transport, self._progress),
         )
-        check_optimizers([rank.weights for rank in self.ranks])
+        if len(self.program.parts) > 1:
+            num_learning = sum(bool(part.owned) for part in self.program.parts)
+            check_optimizers({rank.number: rank.weights for rank in self.ranks}, num_learning)
         self.num_batches = 0  # mini-batches given so far
         self.calls = Calls()
         self._num_given = 0  # commands to wait for
         self._tick = self._num_predictions = 0
         self._is_closed = self._has_said_end = False
+        self._unknown: deque[tuple[int, int]] = (
+            deque()
+        )  # mini-batches whose loss is to come, with their command's number
         self._crew = Crew(self.ranks, self._transport, self._progress)
-        weakref.finalize(self, self._crew.stop)
+        weakref.finalize(self, self._crew.stop if self.world.size == 1 else partial(self._crew.end, JOIN_S))
+        if isinstance(self.world, Processes) and isinstance(self._transport, Network):
+            self.world.watch(Lookout(self.world, self._transport, self._progress).look)
 
     def __enter__(self) -> "Trainer":
         return self
 
-    def __exit__(self, kind: object, *rest: object) -> None:
+    def __exit__(self, kind: object, fault: BaseException | None, *rest: object) -> None:
         try:
-            if kind is None and not (self._is_closed or self._has_said_end):
+            if fault is not None:
+                self.world.tell_end(f"rank {self.world.number} ended with {type(fault).__name__}: {fault}")
+            elif not (self._is_closed or self._has_said_end):
                 self.flush()
         finally:
             self.close()
@@ -140,6 +159,8 @@ class Trainer:
 
     def _enter(self, batch: Batch | None) -> None:
         """Begin a tick, with a new batch or not."""
+        if batch is not None:
+            self._unknown.append((batch.number, self._num_given + 1))
         self._give(Tick(self._tick, batch), is_waited_for=batch is not None)
         self._tick += 1
 
@@ -147,6 +168,7 @@ class Trainer:
         self._check_open()
         self.calls.note_order()
         self._num_given += is_waited_for
+        self._transport.announce(command)
         self._crew.give(command)
 
     def _wait_for(self, num_commands: int) -> None:
@@ -154,6 +176,14 @@ class Trainer:
         while self._progress.num_finished < num_commands:
             self._check_open()
             self._progress.wait()
+        while self._unknown and self._unknown[0][1] <= num_commands:
+            self._know(self._unknown.popleft()[0])
+
+    def _know(self, batch: int) -> None:
+        """Learn the loss of a finished mini-batch, where it was not known at once."""
+        loss = self._transport.loss(batch)
+        if loss is not None:
+            self._progress.tell(Lost(batch, loss))
 
     @property
     def _is_open(self) -> bool:
@@ -202,7 +232,7 @@ class Trainer:
         batch = Batch(PREDICTION, tuple(inputs), autocasts=autocasts(), lot=-self._num_predictions)
         self._give(Predict(batch, training))
         self._wait_for(self._num_given)
-        outputs = self._progress.take_outputs()
+        outputs = self.world.share("predict", self._progress.take_outputs(), self.world.home(loss_part(self.program)))
         self.calls.note_order(is_done=True)
         return filled(self.program, outputs)
 
@@ -215,19 +245,26 @@ class Trainer:
             )
         self._check_open()
         self._settle()
-        return self._evaluate(self._whole(), given)
+        whole = self._whole("predict", self._held())
+        outputs = self._evaluate(whole, given) if self.world.number == 0 else None
+        return self.world.share("predict", outputs, 0)
 
     @one_at_a_time
     def state_dict(self) -> dict[str, Tensor]:
-        """Return parameters and buffers by the model's own names; after a fault, those of the last finished updates."""
+        """Return parameters and buffers by the model's own names; after a fault, those of the last finished updates.
+
+        Of several processes the first one gets them, the others an empty dict.
+        """
         self._settle()
-        return self.settled_state()
+        return self._shown(self._whole("state_dict", self._held()))
 
     @one_at_a_time
     def averaged_state_dict(self) -> dict[str, Tensor]:
         """Return the averaged weights, with the buffers as they are."""
         self._settle()
-        return self.settled_average()
+        averaged = {rank.number: rank.weights.averaged() for rank in self.ranks}
+        held = {part: {**tensors, **averaged[part]} for part, tensors in self._held().items()}
+        return self._shown(self._whole("averaged_state_dict", held))
 
     @one_at_a_time
     def settled(self, read: Callable[[], T]) -> T:
@@ -235,24 +272,22 @@ class Trainer:
         self._settle()
         return read()
 
-    def settled_state(self) -> dict[str, Tensor]:
-        """Return the state dict; for `settled`."""
-        return self._names.shown(self._whole())
+    def _shown(self, whole: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self.state.shown(whole) if whole else {}
 
-    def _whole(self) -> dict[str, Tensor]:
-        held = [(table, self._held(rank.weights)) for table, rank in zip(self.program.parts, self.ranks, strict=True)]
-        return assembled(self.ranks[0].weights.base, held)
+    def _whole(self, call: str, held: Held) -> dict[str, Tensor]:
+        """Return what the parts of all processes hold, put together in the first one."""
+        found = self.world.gather(call, held)
+        return self.state.assembled({part: one for held in found for part, one in held.items()}) if found else {}
 
-    def settled_average(self) -> dict[str, Tensor]:
-        """Return the averaged state dict; for `settled`."""
-        held = [
-            (table, {**self._held(rank.weights), **rank.weights.averaged()})
-            for table, rank in zip(self.program.parts, self.ranks, strict=True)
-        ]
-        return self._names.shown(assembled(self.ranks[0].weights.base, held))
+    def _held(self) -> Held:
+        """Return what all parts here hold."""
+        return {rank.number: self.held(rank) for rank in self.ranks}
 
-    def _held(self, weights: Weights) -> dict[str, Tensor]:
-        return {**weights.parameters, **weights.buffers} if self._is_open else weights.finished()
+    def held(self, rank: Rank) -> dict[str, Tensor]:
+        """Return a part's weights and buffers by attribute: after the trainer's end, those of its last updates."""
+        found = rank.weights.now() if self._is_open else rank.weights.finished()
+        return {name: tensor.detach() for name, tensor in found.items()}
 
     @property
     def num_finished(self) -> int:
@@ -278,26 +313,34 @@ class Trainer:
         """Take what a checkpoint has saved."""
         self._load(saved.model, saved.num_batches, saved)
 
-    def check_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return a state dict with the tensors that it does not show; refuse that of another model."""
-        base = self.ranks[0].weights.base
-        whole = self._names.completed(state, base)
-        check_state(whole, base)
-        return {name: whole[name] for name in base}
-
     def _load(self, state: Mapping[str, Tensor], num_batches: int, saved: Saved | None = None) -> None:
         self._check_open()
-        whole = self.check_state(state)
+        whole = self.state.check(state)
         self._flush()
-        own = {name: tensor.detach().cpu().clone() for name, tensor in whole.items()}
+        own = {name: tensor.detach().cpu().clone() for name, tensor in whole.items() if not tensor.is_meta}
         self._give(Load(own, num_batches, saved))
         self._wait_for(self._num_given)
+        self.state.take(own)
         self.num_batches = num_batches
         self.calls.note_order(is_done=True)
 
+    def rows_fed(self, num_rows: int) -> Sequence[Range]:
+        """Return which rows of the inputs parts of this process read: only these need to be there.
+
+        The target is needed everywhere.
+        """
+        if self.settings.micro_batches > 1:  # each is cut by itself
+            return ((0, num_rows),)
+        return rows_fed(self.program, self.world.parts, num_rows)
+
+    @one_at_a_time
+    def total(self, *counts: int) -> list[int]:
+        """Return the sums of what every process has counted, such as in a loss function, which one of them calls."""
+        return [sum(each) for each in zip(*self.world.exchange("total", list(counts)), strict=True)]
+
     @property
     def staleness(self) -> list[Staleness]:
-        """How many updates came between the oldest weights seen and a mini-batch's own update, per part."""
+        """How many updates came between the oldest weights seen and a mini-batch's own update, per part here."""
         return [rank.weights.staleness for rank in self.ranks]
 
     @one_at_a_time
@@ -308,17 +351,23 @@ class Trainer:
         What brings outputs to the loss, and the "norms" of `clip_norm`, are counted apart: `planned=False`.
         """
         self._settle()
-        return self._transport.moved_bytes(planned=planned)
+        counted = self.world.exchange("moved_bytes", dict(self._transport.moved_bytes(planned=planned)))
+        return sum(map(Counter, counted), Counter())
 
     @one_at_a_time
     def timeline(self) -> Timeline:
         """Return what every rank did when; needs `record`."""
         self._settle()
-        return timeline_of(self.program, [rank.journal for rank in self.ranks])
+        ahead_ns = self.world.clock_ahead_ns()
+        noted = {rank.number: rank.journal.shifted(-ahead_ns) for rank in self.ranks}
+        everywhere = self.world.exchange("timeline", noted)
+        return timeline_of(self.program, {part: records for one in everywhere for part, records in one.items()})
 
     def stop(self) -> None:
         """Let nothing run any more, without waiting for the threads; goes at any time, in a signal handler too."""
         if not self.calls.is_forked:
+            if self._is_open:
+                self.world.tell_end(f"rank {self.world.number} was told to stop")
             self._is_closed = True
             self._crew.stop()
 
@@ -327,5 +376,14 @@ class Trainer:
         if self.calls.is_forked:
             return
         limit_s = 0.0 if self._is_closed else JOIN_S
+        if self._is_open:
+            self._leave()
         self._is_closed = True
         self._crew.end(limit_s)
+
+    def _leave(self) -> None:
+        """Part from the other processes: in good order where nothing is under way, otherwise with a word to them."""
+        if self._num_given <= self._progress.num_finished:
+            self.world.leave()
+        else:
+            self.world.tell_end(f"rank {self.world.number} has closed its trainer while mini-batches were under way")

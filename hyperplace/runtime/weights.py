@@ -97,7 +97,6 @@ class Weights:
 
     def __init__(self, part: Part, state: Mapping[str, Tensor], training: Training) -> None:
         self._part, self._training, self.device = part, training, part.device
-        self.base: Mapping[str, Tensor] = state  # whole tensors, of which those of parts that learn are out of date
         self.owned = part.table().owned
         self.parameters = {name: nn.Parameter(self._slice(piece, state)) for name, piece in self.owned.items()}
         self.buffers = {name: self._slice(piece, state) for name, piece in part.buffers.items()}
@@ -119,13 +118,13 @@ class Weights:
         return slice_of(piece, state[piece.name]).to(self.device)
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take other values; nothing may be in flight."""
-        self.base = state
+        """Take other values, of the tensors that the state has; nothing may be in flight."""
         with torch.no_grad():
             for name, piece in self.owned.items():
                 self.parameters[name].copy_(slice_of(piece, state[piece.name]))
             for name, piece in self._part.buffers.items():
-                self.buffers[name].copy_(slice_of(piece, state[piece.name]))
+                if piece.name in state:  # a state dict does not show every buffer
+                    self.buffers[name].copy_(slice_of(piece, state[piece.name]))
         self.finish_buffers()
 
     def show(self, version: Version, names: Iterable[str]) -> None:
@@ -188,6 +187,10 @@ class Weights:
             self.buffers[name].copy_(tensor)
         for parameter in self.parameters.values():
             parameter.grad = None
+
+    def now(self) -> dict[str, Tensor]:
+        """Return parameters and buffers by attribute."""
+        return {**self.parameters, **self.buffers}
 
     def finished(self) -> dict[str, Tensor]:
         """Return parameters and buffers by attribute as they were after the last update."""

@@ -1,9 +1,23 @@
 """Train a planned model on a data set, epoch by epoch: progress, checkpoints, resuming, the plain loop beside it."""
 
+from hyperplace.runtime.joining import is_started, joined, shared_text
 from hyperplace.training.epoch import Snapshot
 from hyperplace.training.run import Outcome, train
 from hyperplace.training.sets import Sets, load_sets
 from hyperplace.training.settings import DATA, Flow, TrainSettings
 from hyperplace.training.versus import train_beside_plain
 
-__all__ = ["DATA", "Flow", "Outcome", "Sets", "Snapshot", "TrainSettings", "load_sets", "train", "train_beside_plain"]
+__all__ = [
+    "DATA",
+    "Flow",
+    "Outcome",
+    "Sets",
+    "Snapshot",
+    "TrainSettings",
+    "is_started",
+    "joined",
+    "load_sets",
+    "shared_text",
+    "train",
+    "train_beside_plain",
+]

@@ -125,6 +125,7 @@ class Epoch:
         finally:
             taken = time.perf_counter() - self._begin
             self.progress.seconds += taken
+        self.judge.num_right, self.judge.num_rows = self.learner.total(self.judge.num_right, self.judge.num_rows)
         shown = self._snapshot(taken)
         accuracy = None if self.is_stopped() else self._test()
         if accuracy is None:
@@ -135,7 +136,12 @@ class Epoch:
     def _train(self) -> None:
         settings, progress = self.settings, self.progress
         every = batches(
-            self.sets.train, settings.batch, seed=settings.seed, epoch=progress.epoch, shape=self.sets.shape
+            self.sets.train,
+            settings.batch,
+            seed=settings.seed,
+            epoch=progress.epoch,
+            shape=self.sets.shape,
+            fed=self.learner.rows_fed,
         )
         pending: deque[tuple[Pending, int]] = deque()
         for x, y in islice(every, progress.num_steps, None):
@@ -171,7 +177,8 @@ class Epoch:
     def _test(self) -> float | None:
         """Return the share of test images that are recognised, or None if stopped before the last."""
         right = 0
-        for x, y in batches(self.sets.test, self.settings.batch, seed=0, epoch=0, shape=self.sets.shape):
+        fed = self.learner.rows_fed
+        for x, y in batches(self.sets.test, self.settings.batch, seed=0, epoch=0, shape=self.sets.shape, fed=fed):
             if self.is_stopped():
                 return None
             outputs = self.learner.predict(x)

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from hyperplace.values.ranges import Range
+
 
 class Pending(Protocol):
     """The loss of a mini-batch that may still be under way."""
@@ -26,6 +28,10 @@ class Learner(Protocol):
     def flush(self) -> None: ...
 
     def predict(self, *inputs: Tensor) -> Any: ...
+
+    def total(self, *counts: int) -> Sequence[int]: ...
+
+    def rows_fed(self, num_rows: int) -> Sequence[Range]: ...
 
     @property
     def staleness(self) -> Sequence[Any]: ...
@@ -61,6 +67,12 @@ class PlainLearner:
 
     def flush(self) -> None:
         """Nothing is ever under way."""
+
+    def total(self, *counts: int) -> Sequence[int]:
+        return counts
+
+    def rows_fed(self, num_rows: int) -> Sequence[Range]:
+        return ((0, num_rows),)
 
     def predict(self, *inputs: Tensor) -> Any:
         self.model.eval()

@@ -11,7 +11,7 @@ from torch import nn
 
 from hyperplace import api
 from hyperplace.errors import FileError, TrainingError, UsageError
-from hyperplace.runtime.checkpoint import read_checkpoint, restore, save_checkpoint
+from hyperplace.runtime.checkpoint import read_for, restore, save_checkpoint
 from hyperplace.training.epoch import Epoch, OnSnapshot, Progress, Snapshot
 from hyperplace.training.interrupt import Interrupt
 from hyperplace.training.learner import Judge
@@ -48,7 +48,7 @@ def method_name(plan: Plan, flow: Flow) -> str:
 def make_trainer(model: nn.Module, plan: Plan, settings: TrainSettings, flow: Flow, judge: Judge) -> "Trainer":
     """Return a trainer with plain SGD."""
     num_parts = plan.settings.k
-    words = asdict(flow) | {"threads": flow.threads_for(num_parts), "devices": flow.devices_for(num_parts)}
+    words = asdict(flow) | {"devices": flow.devices_for(num_parts)}
     return api.compile(model, plan, optimizer=sgd(settings), loss=judge, seed=settings.seed, **words)
 
 
@@ -75,12 +75,15 @@ def train(
     SIGTERM is as Ctrl-C. `on_ready` is called once nothing can be wrong with model, plan, settings and checkpoint.
     """
     judge = Judge()
-    with make_trainer(model, plan, settings, flow, judge) as trainer, Interrupt(trainer.stop) as interrupt:
+    with make_trainer(model, plan, settings, flow, judge) as trainer, _interrupt(trainer) as interrupt:
         progress = Progress(method_name(plan, flow))
         if resume:
             _resume(trainer, checkpoint, settings, progress, len(sets.train))
         on_ready()
-        epoch = Epoch(trainer, judge, progress, settings, sets, on_step, lambda: interrupt.is_wanted)
+        # Of several processes one may have had a signal a step before another: they end at once, not in good order.
+        epoch = Epoch(
+            trainer, judge, progress, settings, sets, on_step, lambda: interrupt.is_wanted and trainer.world.size == 1
+        )
         is_over = False
         while not is_over:
             shown = _run_or_end(epoch, trainer, interrupt)
@@ -91,20 +94,26 @@ def train(
         return _outcome(trainer, progress, interrupt.signal)
 
 
+def _interrupt(trainer: "Trainer") -> Interrupt:
+    """Return what signals do: of several processes one may hear of them a step before another, so none waits."""
+    return Interrupt(trainer.stop) if trainer.world.size == 1 else Interrupt(trainer.stop, 0.0)
+
+
 def _run_or_end(epoch: Epoch, trainer: "Trainer", interrupt: Interrupt) -> Snapshot | None:
     """Run the epoch; where that cannot end in time, count what every part has finished."""
     given_before = trainer.num_finished - epoch.progress.num_steps
     try:
         return epoch.run()
     except TrainingError as error:
-        if not interrupt.is_wanted or error.__cause__ is not None:  # a part has failed
+        if trainer.world.size > 1 or not interrupt.is_wanted or error.__cause__ is not None:  # a part has failed
             raise
         epoch.progress.num_steps = trainer.num_finished - given_before
         return None
 
 
 def _outcome(trainer: "Trainer", progress: Progress, number: int | None) -> Outcome:
-    staleness = tuple(part.mean for part in trainer.staleness)
+    means = trainer.world.exchange("staleness", [part.mean for part in trainer.staleness])
+    staleness = tuple(mean for some in means for mean in some)
     moved = sum(trainer.moved_bytes().values())
     return Outcome(tuple(progress.rows), number is not None, number, progress.num_steps, staleness, moved)
 
@@ -115,7 +124,7 @@ def _extra(settings: TrainSettings, progress: Progress) -> dict[str, Any]:
 
 def _resume(trainer: "Trainer", path: Path, settings: TrainSettings, progress: Progress, num_images: int) -> None:
     """Go on from a checkpoint, which another plan of the model may have made."""
-    content = read_checkpoint(path)
+    content = read_for(trainer, path)
     try:
         _check_kept(path, content["extra"]["settings"], settings)
         progress.take(content["extra"]["progress"], math.ceil(num_images / settings.batch))

@@ -120,9 +120,13 @@ class Piece:
         return tuple(parse_ranges(text, size) for text, size in zip(texts, self.shape, strict=True))
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """The shape of the slice."""
+        return tuple(sum(stop - start for start, stop in ranges) for ranges in self.spans)
+
+    @property
     def num_bytes(self) -> int:
-        sides = (sum(stop - start for start, stop in ranges) for ranges in self.spans)
-        return prod(sides) * ITEM_BYTES[self.dtype]
+        return prod(self.sizes) * ITEM_BYTES[self.dtype]
 
 
 @dataclass(frozen=True)
@@ -191,6 +195,11 @@ class PartProgram:
     def update(self) -> float:
         """The work of updating all weights that it owns."""
         return sum(segment.update for segment in self.segments)
+
+    @property
+    def held(self) -> dict[str, Piece]:
+        """The weights that this part updates, and the buffers that are its own: what a state is put together from."""
+        return self.owned | {name: piece for name, piece in self.buffers.items() if not isinstance(piece, Copy)}
 
     @property
     def work(self) -> float:

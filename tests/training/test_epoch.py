@@ -41,6 +41,12 @@ class SlowLearner:
     def predict(self, x: torch.Tensor) -> torch.Tensor:
         return torch.zeros(len(x), 10)
 
+    def total(self, *counts: int) -> tuple[int, ...]:
+        return counts
+
+    def rows_fed(self, num_rows: int) -> tuple[tuple[int, int], ...]:
+        return ((0, num_rows),)
+
 
 def test_losses_are_read_when_they_are_ready() -> None:
     shown: list[Snapshot] = []

@@ -1,20 +1,28 @@
 """How messages travel between ranks.
 
 A message has a key that both ends know beforehand, so a transport sends neither names nor shapes. Threads of one
-process are in threads.py; whatever else carries tensors has the same methods.
+process are in threads.py, processes of several hosts in distributed.py.
 """
 
+from collections import Counter
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor, device
 
 from hyperplace.runtime.journal import Journal
 
+if TYPE_CHECKING:
+    from hyperplace.runtime.commands import Command
+
 FORWARD, BACKWARD = "forward", "backward"
 GRADIENTS, WEIGHTS = "gradients", "weights"  # of copies: to the owner, and from it
 NORMS = "norms"  # of every part's gradients, to all others
+LOSSES = "losses"  # of mini-batches, to all other processes
+
+
+Moved = Counter[tuple[str, int, int]]  # bytes by way, source and target
 
 
 class Stopped(Exception):
@@ -48,14 +56,29 @@ class Transport(Protocol):
     def receive(self, key: Key) -> Tensor | None:
         """Return what was sent under a key, and forget it; wait until it comes, or raise Stopped."""
 
-    def drop(self, target: int, way: str) -> None:
-        """Forget what has come to a part in some way and was not received."""
+    def announce(self, command: "Command") -> None:
+        """Prepare for what a command will bring; called before the ranks have it."""
+
+    def spread(self, batch: int, loss: Tensor) -> bool:
+        """Tell other processes a loss; return whether it is to be asked for, here too, once its mini-batch is done."""
+
+    def loss(self, batch: int) -> Tensor | None:
+        """Return the loss of a mini-batch that is done here; None where it was known at once."""
 
     def writing(self, part: int, *, together: bool) -> AbstractContextManager[None]:
         """Let a part write its weights in the block, `together` only when all can; raise Stopped if nobody may."""
 
+    def wait_until_written(self, limit_s: float) -> bool:
+        """Wait until no part here writes its weights, once aborted; return whether that is so."""
+
     def abort(self) -> None:
-        """Let nobody begin to write weights, and everybody who waits give up."""
+        """Let nobody begin to write weights, and everybody who waits give up; may be called again."""
+
+    def clear(self) -> None:
+        """Forget all that was not received."""
+
+    def moved_bytes(self, *, planned: bool = True) -> Moved:
+        """Return the bytes that parts here have sent so far by (way, source, target)."""
 
 
 class Endpoint:
@@ -75,7 +98,10 @@ class Endpoint:
         like: Tensor | None = None,
         planned: bool = True,
     ) -> None:
-        self.transport.send(Key(batch, way, item, self.part, target), tensor, like=like, planned=planned)
+        # Contiguous, as it comes out of a network: kernels add in another order where strides differ, and whatever the
+        # transport, the bits are to be the same.
+        whole = None if tensor is None else tensor.contiguous()
+        self.transport.send(Key(batch, way, item, self.part, target), whole, like=like, planned=planned)
 
     def receive(self, batch: int, way: str, item: int | str, source: int) -> Tensor | None:
         key = Key(batch, way, item, source, self.part)

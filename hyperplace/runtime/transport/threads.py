@@ -7,12 +7,12 @@ bounded by those.
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from torch import Tensor
 
-from hyperplace.runtime.transport import Key, Stopped
+from hyperplace.runtime.transport import Key, Moved, Stopped
 
 
 class Bell:
@@ -50,10 +50,10 @@ class Gate:
     is inside and then looks whether the gate is closed; whoever closes it does so first and then looks who is inside.
     """
 
-    def __init__(self, num_parts: int) -> None:
-        self._is_inside = [False] * num_parts
-        self._num_come = [0] * num_parts  # how often each part has come to write together
-        self._bells = [Bell() for _ in range(num_parts)]
+    def __init__(self, parts: Collection[int]) -> None:
+        self._is_inside = dict.fromkeys(parts, False)
+        self._num_come = dict.fromkeys(parts, 0)  # how often each part has come to write together
+        self._bells = {part: Bell() for part in parts}
         self._left = Bell()
         self._may_write: dict[int, bool] = {}  # by how often they have come: what was decided for all
         self._is_closed = False
@@ -73,17 +73,17 @@ class Gate:
     def _is_let_in_with_all(self, part: int) -> bool:
         self._num_come[part] += 1
         turn = self._num_come[part]
-        if min(self._num_come) >= turn:
+        if min(self._num_come.values()) >= turn:
             self._ring_all()
-        while min(self._num_come) < turn and not self._is_closed:
+        while min(self._num_come.values()) < turn and not self._is_closed:
             self._bells[part].wait()
         # The first to say so decides for all: setdefault is one operation of the interpreter.
-        may_write = self._may_write.setdefault(turn, min(self._num_come) >= turn and not self._is_closed)
+        may_write = self._may_write.setdefault(turn, min(self._num_come.values()) >= turn and not self._is_closed)
         self._may_write.pop(turn - 1, None)
         return may_write
 
     def _ring_all(self) -> None:
-        for bell in self._bells:
+        for bell in self._bells.values():
             bell.ring()
 
     def close(self) -> None:
@@ -94,20 +94,20 @@ class Gate:
     def wait_until_free(self, limit_s: float) -> bool:
         """Wait until nobody is inside, and return whether that is so; for a gate that is closed."""
         deadline = time.monotonic() + limit_s
-        while any(self._is_inside) and time.monotonic() < deadline:
+        while any(self._is_inside.values()) and time.monotonic() < deadline:
             self._left.wait(max(0.0, deadline - time.monotonic()))
-        return not any(self._is_inside)
+        return not any(self._is_inside.values())
 
 
 class Threads:
     """The mailboxes of all parts; each is emptied by one thread only, so single operations on dicts need no lock."""
 
-    def __init__(self, num_parts: int) -> None:
-        self._boxes: list[dict[Key, Tensor | None]] = [{} for _ in range(num_parts)]
-        self._bells = [Bell() for _ in range(num_parts)]
-        self._sent: list[Counter[tuple[str, int, int]]] = [Counter() for _ in range(num_parts)]  # by sender: no lock
-        self._unplanned: list[Counter[tuple[str, int, int]]] = [Counter() for _ in range(num_parts)]
-        self._gate = Gate(num_parts)
+    def __init__(self, parts: Collection[int]) -> None:
+        self._boxes: dict[int, dict[Key, Tensor | None]] = {part: {} for part in parts}
+        self._bells = {part: Bell() for part in parts}
+        self._sent: dict[int, Moved] = {part: Counter() for part in parts}  # by sender: no lock
+        self._unplanned: dict[int, Moved] = {part: Counter() for part in parts}
+        self._gate = Gate(parts)
         self.is_stopped = False
 
     def send(self, key: Key, tensor: Tensor | None, *, like: Tensor | None = None, planned: bool = True) -> None:
@@ -128,11 +128,14 @@ class Threads:
             self._bells[key.target].wait()
         return box.pop(key)
 
-    def drop(self, target: int, way: str) -> None:
-        """Forget what has come to a part in some way and was not taken."""
-        box = self._boxes[target]
-        for key in [key for key in list(box) if key.way == way]:
-            del box[key]
+    def announce(self, command: object) -> None:
+        """Nothing needs to be known beforehand."""
+
+    def spread(self, batch: int, loss: Tensor) -> bool:
+        return False
+
+    def loss(self, batch: int) -> None:
+        return None
 
     def writing(self, part: int, *, together: bool) -> AbstractContextManager[None]:
         return self._gate.writing(part, together=together)
@@ -145,13 +148,13 @@ class Threads:
         """Close the gate, and wake everyone who waits; may be called again, where an interrupt came in between."""
         self.is_stopped = True
         self._gate.close()
-        for bell in self._bells:
+        for bell in self._bells.values():
             bell.ring()
 
     def clear(self) -> None:
-        for box in self._boxes:
+        for box in self._boxes.values():
             box.clear()
 
-    def moved_bytes(self, *, planned: bool = True) -> Counter[tuple[str, int, int]]:
+    def moved_bytes(self, *, planned: bool = True) -> Moved:
         """Return the bytes sent so far by (way, source, target)."""
-        return sum((counted.copy() for counted in (self._sent if planned else self._unplanned)), Counter())
+        return sum((counted.copy() for counted in (self._sent if planned else self._unplanned).values()), Counter())

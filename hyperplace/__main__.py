@@ -1,0 +1,5 @@
+"""`python -m hyperplace` is the command, also under torchrun."""
+
+from hyperplace.cli.main import main
+
+main()

@@ -1,0 +1,44 @@
+"""Look whether another process has ended the run, or all wait for each other for ever.
+
+Who waits for a message says so after a while, and for what. Once every process has said so and nobody has moved in
+between, nothing will ever come: they were given different rows, or make different calls.
+"""
+
+from hyperplace.errors import TrainingError
+from hyperplace.runtime.processes import Processes
+from hyperplace.runtime.progress import Fault, Progress
+from hyperplace.runtime.transport.distributed import Network
+
+LOOKS = 10  # in a row that find everybody waiting for the same
+
+
+class Lookout:
+    """One process's look at the others."""
+
+    def __init__(self, processes: Processes, network: Network, progress: Progress) -> None:
+        self._processes, self._network, self._progress = processes, network, progress
+        self._waits: tuple[str, ...] = ()
+        self._num_same = 0
+
+    def look(self) -> None:
+        """Look once; what has ended the run is told as a fault."""
+        if self._network.is_stopped or self._processes.has_left:
+            return
+        try:
+            reason = self._processes.reason() or self._deadlock()
+        except RuntimeError:
+            reason = "rank 0 was lost: its store cannot be reached"
+        if reason and not (self._network.is_stopped or self._processes.has_left):
+            self._progress.tell(Fault(-1, "", "", 0, TrainingError(reason)))
+
+    def _deadlock(self) -> str:
+        """Say who waits for what, if all have waited for the same for long."""
+        waits = self._processes.all_waits(self._network.waits())
+        self._num_same = self._num_same + 1 if waits and waits == self._waits else 0
+        self._waits = waits
+        if self._num_same < LOOKS:
+            return ""
+        said = "; ".join(f"rank {number} {wait}" for number, wait in enumerate(waits))
+        reason = f"all ranks wait for each other, and nothing will come: {said}"
+        self._processes.tell_end(reason)
+        return reason

@@ -1,0 +1,254 @@
+"""The processes of a run: who has which parts, what they tell each other, and how all of them end when one does.
+
+Tensors between parts go by the transport. Here is what processes say beside it: through the store of torch.distributed
+whether they are about the same thing and that one has failed, and by a group of their own outputs, states and counts.
+
+Nothing is unpickled but what torch calls weights: tensors, numbers, texts, and lists and dicts of them.
+"""
+
+import io
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import PrefixStore, Store
+
+from hyperplace.errors import TrainingError
+
+ABORT = "abort"  # the store's key for why a run has ended
+POLL_S = 0.05
+START_S = 300.0  # how long the others may take until they call compile: each may first read its own data
+NEVER = timedelta(days=365)  # gloo's own limit for a message; what hangs is found by the watch
+ABORT_S = timedelta(milliseconds=1)
+CLOCK_ROUNDS = 20
+LOOK_S = 0.2
+PATIENCE_S = 4.0  # before whoever waits for others says so
+REASON_S = 2.0  # how long to look for what another process says of its end, once a connection is gone
+CONTROL_TAG = 2**31 - 1
+HEAD_BYTES = 64  # the call and the length of what follows
+
+_numbers = itertools.count()
+
+
+class Processes:
+    """One of several processes under torch.distributed, each with as many neighbouring parts.
+
+    There is a gloo group of its own for every trainer: what ends one breaks no other.
+    """
+
+    def __init__(self, num_parts: int, parts_each: int = 1) -> None:
+        self.number, self.size = dist.get_rank(), dist.get_world_size()
+        self._parts_each = parts_each
+        first = self.number * parts_each
+        self.parts = tuple(range(first, min(first + parts_each, num_parts)))
+        self._store = PrefixStore(f"hyperplace/{next(_numbers)}", default_store())
+        self.group: Any = None
+        self.has_left = False
+        self._is_over = threading.Event()
+        self._watch: threading.Thread | None = None
+        self._call: tuple[str, float] | None = None  # what this process waits in for others, and since when
+        self._said_wait = ""
+        self._broken = ""  # why nothing can be said any more: what comes next would be taken for something else
+
+    def home(self, part: int) -> int:
+        return part // self._parts_each
+
+    def told(self, what: str, text: str) -> list[str]:
+        """Return what all processes say of something, once all have come; before there are any connections."""
+        self._store.set(f"{what}/{self.number}", text)
+        return [self._awaited(f"{what}/{number}", number) for number in range(self.size)]
+
+    def connect(self) -> None:
+        """Connect everybody with everybody."""
+        self.group = dist.new_group(backend="gloo", timeout=NEVER)
+
+    def _awaited(self, key: str, number: int) -> str:
+        deadline = time.monotonic() + START_S
+        while not self._store.check([key]):
+            if reason := self.reason():
+                raise TrainingError(reason)
+            if time.monotonic() > deadline:
+                raise TrainingError(f"rank {number} has not come to compile() within {START_S:.0f} s")
+            time.sleep(POLL_S)
+        return self._store.get(key).decode()
+
+    def reason(self) -> str:
+        """Return why the run has ended, in the words of whoever ended it first; nothing while it goes on."""
+        for store in (self._store, default_store()):
+            if store.check([ABORT]):
+                return str(store.get(ABORT).decode())
+        return ""
+
+    def tell_end(self, reason: str) -> None:
+        if not self.has_left:
+            with suppress(RuntimeError):  # the store has gone with the process that had it
+                say_end(self._store, reason)
+
+    def leave(self) -> None:
+        self.has_left = True
+        with suppress(TrainingError):  # who was there first has closed the connection, or nothing can be said
+            for _ in range(2):  # when the second is here, the first has arrived everywhere
+                self.exchange("close", None)
+
+    def watch(self, look: Callable[[], None]) -> None:
+        """Look every now and then, until this process has left."""
+        self._watch = threading.Thread(target=self._watching, args=(look,), name="hyperplace lookout", daemon=True)
+        self._watch.start()
+
+    def _watching(self, look: Callable[[], None]) -> None:
+        while not self._is_over.wait(LOOK_S):
+            look()
+
+    def end(self, limit_s: float) -> None:
+        """Give back the connections and the thread."""
+        self.has_left = True
+        self._is_over.set()
+        if self._watch and self._watch is not threading.current_thread():
+            self._watch.join(limit_s)
+        if self.group is not None and dist.is_initialized():
+            dist.destroy_process_group(self.group)
+        self.group = None
+
+    def all_waits(self, wait: str) -> tuple[str, ...]:
+        """Say what this process waits for, and return what all say; nothing if one does not wait."""
+        if self._call and time.monotonic() - self._call[1] > PATIENCE_S:
+            wait = f"waits for the others in {self._call[0]}()"
+        if wait != self._said_wait:
+            self._store.set(f"wait/{self.number}", wait)
+            self._said_wait = wait
+        if not wait:
+            return ()
+        keys = [f"wait/{number}" for number in range(self.size)]
+        waits = tuple(self._store.get(key).decode() if self._store.check([key]) else "" for key in keys)
+        return waits if all(waits) else ()
+
+    def clock_ahead_ns(self) -> int:
+        if self.number == 0:
+            for number in range(1, self.size):
+                for _ in range(CLOCK_ROUNDS):
+                    self.share("timeline", None, number)
+                    self._send("timeline", time.perf_counter_ns(), [number])
+            return 0
+        rounds = [self._asked_clock() for _ in range(CLOCK_ROUNDS)]
+        return min(rounds)[1]  # by the quickest answer: whatever delays one is in its error
+
+    def _asked_clock(self) -> tuple[int, int]:
+        """Return how long the first process took to answer, and by how much its clock is behind."""
+        begin = time.perf_counter_ns()
+        self._send("timeline", None, [0])
+        told = self._receive("timeline", 0)
+        end = time.perf_counter_ns()
+        return end - begin, (begin + end) // 2 - told
+
+    def abort(self) -> None:
+        """Break all connections of the group: whoever waits for a message, here or there, is told at once.
+
+        gloo has no other way: an operation that runs out of time closes every pair of its group.
+        """
+        if self.group is None or self.size == 1:
+            return
+        other = (self.number + 1) % self.size
+        try:
+            self._irecv(torch.empty(1), other, CONTROL_TAG - 1).wait(ABORT_S)
+        except RuntimeError:
+            return
+
+    def lost(self, number: int) -> str:
+        """Return why a connection to a process may have broken: what it or another has said, if anything."""
+        deadline = time.monotonic() + REASON_S
+        while time.monotonic() < deadline and not self.has_left:
+            with suppress(RuntimeError):  # the store may be gone too
+                if reason := self.reason():
+                    return reason
+            time.sleep(POLL_S)
+        return f"rank {number} was lost: its connection has closed without a word"
+
+    def gather(self, call: str, content: Any) -> list[Any]:
+        if self.number:
+            self._send(call, content, [0])
+            return []
+        return [content, *(self._receive(call, number) for number in range(1, self.size))]
+
+    def exchange(self, call: str, content: Any) -> list[Any]:
+        others = [number for number in range(self.size) if number != self.number]
+        pending = self._begin_send(call, content, others)
+        found = [content if number == self.number else self._receive(call, number) for number in range(self.size)]
+        self._end_send(call, pending)
+        return found
+
+    def share(self, call: str, content: Any, source: int) -> Any:
+        if self.number != source:
+            return self._receive(call, source)
+        self._send(call, content, [number for number in range(self.size) if number != source])
+        return content
+
+    def _send(self, call: str, content: Any, targets: Sequence[int]) -> None:
+        self._end_send(call, self._begin_send(call, content, targets))
+
+    def _begin_send(self, call: str, content: Any, targets: Sequence[int]) -> list[tuple[int, Any, Tensor]]:
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
+        body = torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
+        head = torch.frombuffer(bytearray(f"{call} {len(body)}".encode().ljust(HEAD_BYTES)), dtype=torch.uint8)
+        return [
+            (target, self._tried(target, lambda t=target, p=piece: self._isend(p, t)), piece)  # type: ignore[misc]
+            for target in targets
+            for piece in (head, body)
+        ]
+
+    def _isend(self, tensor: Tensor, target: int) -> Any:
+        return dist.isend(tensor, group=self.group, group_dst=target, tag=CONTROL_TAG)
+
+    def _irecv(self, buffer: Tensor, source: int, tag: int) -> Any:
+        return dist.irecv(buffer, group=self.group, group_src=source, tag=tag)
+
+    def _end_send(self, call: str, pending: Sequence[tuple[int, Any, Tensor]]) -> None:
+        for target, work, _ in pending:
+            self._call = (call, time.monotonic())
+            self._tried(target, work.wait)
+
+    def _receive(self, call: str, source: int) -> Any:
+        self._call = (call, time.monotonic())
+        theirs, length = self._bytes(HEAD_BYTES, source).decode().split()
+        if theirs != call:
+            reason = (
+                f"rank {source} calls {theirs}() while rank {self.number} calls {call}(); every rank must make the "
+                "same calls in the same order"
+            )
+            self.tell_end(reason)
+            self._broken = reason
+            raise TrainingError(reason)
+        return torch.load(io.BytesIO(self._bytes(int(length), source)), weights_only=True)
+
+    def _bytes(self, length: int, source: int) -> bytes:
+        buffer = torch.empty(length, dtype=torch.uint8)
+        self._tried(source, lambda: self._irecv(buffer, source, CONTROL_TAG).wait())
+        return buffer.numpy().tobytes()
+
+    def _tried(self, number: int, operation: Callable[[], Any]) -> Any:
+        if self._broken:
+            raise TrainingError(self._broken)
+        try:
+            return operation()
+        except RuntimeError:
+            raise TrainingError(self.lost(number)) from None
+        finally:
+            self._call = None
+
+
+def default_store() -> Store:
+    """Return the store that all processes have in common."""
+    store: Store = dist.distributed_c10d._get_default_store()
+    return store
+
+
+def say_end(store: Store, reason: str) -> None:
+    """Write why a run has ended, unless somebody has said so before."""
+    store.compare_set(ABORT, "", reason)

@@ -1,0 +1,314 @@
+"""Run under torchrun: scenes from the life of a trainer in several processes, each told as lines of JSON by the ranks.
+
+torchrun --nproc-per-node 2 tests/distributed/scenes.py SCENE FOLDER
+"""
+
+import gc
+import json
+import os
+import signal
+import sys
+import time
+import weakref
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+
+import hyperplace
+from hyperplace.errors import HyperplaceError
+from hyperplace.runtime.joining import joined
+
+BEGIN = time.monotonic()
+
+
+class Net(nn.Module):
+    """Two convolutions and a batch norm, with dropout: something of everything that parts keep."""
+
+    def __init__(self, filters=8):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, filters, 3, padding=1),
+            nn.BatchNorm2d(filters),
+            nn.ReLU(),
+            nn.Conv2d(filters, 8, 3, padding=1),
+            nn.ReLU(),
+            nn.Dropout(0.2),
+            nn.AdaptiveAvgPool2d(2),
+            nn.Flatten(),
+            nn.Linear(32, 10),
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def say(**words):
+    """Print a line at once and whole: several processes write to the same place."""
+    os.write(
+        1, (json.dumps({"rank": dist.get_rank(), "s": round(time.monotonic() - BEGIN, 1), **words}) + "\n").encode()
+    )
+
+
+def rows(number, count=8):
+    generator = torch.Generator().manual_seed(number)
+    return torch.randn(count, 3, 8, 8, generator=generator), torch.randint(10, (count,), generator=generator)
+
+
+def made(k=None, grain="hybrid", partitioner="horizontal", filters=8, seed=0, **words):
+    """Return a trainer of the net, in as many processes as there are."""
+    torch.manual_seed(seed)
+    net = Net(filters).train()
+    k = k or dist.get_world_size()
+    plan = hyperplace.place(net, rows(0)[0], k=k, grain=grain, partitioner=partitioner, imbalance=1.0)
+    optimizer = words.pop("optimizer", lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.9))
+    return hyperplace.compile(
+        net, plan, **{"optimizer": optimizer, "loss": F.cross_entropy, "in_flight": 2, "threads": 1, **words}
+    )
+
+
+def steps(trainer, first, last):
+    losses = [trainer.step(*rows(number)) for number in range(first, last)]
+    trainer.flush()
+    return [loss.item() for loss in losses]
+
+
+def life(folder):
+    """Train, save both ways, go on, and go on again from what was saved."""
+    with made() as trainer:
+        before = steps(trainer, 0, 4)
+        hyperplace.save_checkpoint(trainer, folder / "whole.pt", {"note": 7})
+        hyperplace.save_checkpoint(trainer, folder / "shards", {"note": 8}, sharded=True)
+        after = steps(trainer, 4, 8)
+        state = trainer.state_dict()
+        means = [part.mean for part in trainer.staleness]
+    for name in ("whole.pt", "shards"):
+        with made() as again:
+            extra = hyperplace.load_checkpoint(again, folder / name)
+            resumed = steps(again, 4, 8)
+            other = again.state_dict()
+        same = all(torch.equal(state[key], other[key]) for key in state)
+        say(
+            what=name,
+            extra=extra,
+            same_losses=resumed == after,
+            same_state=same,
+            num=len(state),
+            num_batches=again.num_batches,
+        )
+    say(what="losses", before=before, after=after, num_parts_here=len(means))
+
+
+def go_on(folder):
+    """Go on from shards that somebody else wrote."""
+    with made() as trainer:
+
+        def load():
+            hyperplace.load_checkpoint(trainer, folder / "shards")
+            say(losses=steps(trainer, 3, 6))
+
+        _told(load, is_quiet=True)
+
+
+def timeline(folder):
+    with made(record=True) as trainer:
+        steps(trainer, 0, 6)
+        found = trainer.timeline()
+        ahead_us = trainer.world.clock_ahead_ns() / 1e3
+    events = [[e.part, e.kind, e.batch, e.start_us, e.end_us] for e in found.events]
+    say(what="timeline", num_parts=found.num_parts, ahead_us=ahead_us, events=events)
+
+
+def autocast(folder):
+    """Train in bfloat16, in these processes and on threads."""
+    with made(schedule="async") as trainer:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            losses = [trainer.step(*rows(number)) for number in range(4)]
+            outputs = trainer.predict(rows(9)[0])
+        trainer.flush()
+        say(
+            what="autocast",
+            losses=[loss.item() for loss in losses],
+            dtype=str(outputs.dtype),
+            total=float(outputs.double().sum()),
+        )
+
+
+def fault(folder):
+    """Let the optimizer of the last rank fail once the run is under way."""
+    is_armed = []
+
+    class Failing(torch.optim.SGD):
+        def step(self, closure=None):
+            if is_armed and dist.get_rank() == dist.get_world_size() - 1:
+                raise ValueError("no more")
+            return super().step(closure)
+
+    with made(optimizer=lambda ps: Failing(ps, lr=0.01)) as trainer:
+        steps(trainer, 0, 3)
+        is_armed.append(True)
+        _told(lambda: steps(trainer, 3, 50))
+    _told(lambda: trainer.step(*rows(0)))
+
+
+def kill_first(folder):
+    _kill(0)
+
+
+def kill_last(folder):
+    _kill(dist.get_world_size() - 1)
+
+
+def _kill(rank):
+    """Let a rank be killed while others go on."""
+    with made() as trainer:
+        steps(trainer, 0, 2)
+        if dist.get_rank() == rank:
+            os.kill(os.getpid(), signal.SIGKILL)
+        _told(lambda: steps(trainer, 2, 50))
+
+
+def other_rows(folder):
+    with made() as trainer:
+        steps(trainer, 0, 2)
+        _told(lambda: [trainer.step(*rows(3, 8 - 2 * dist.get_rank())).item() for _ in range(2)])
+
+
+def other_calls(folder):
+    with made() as trainer:
+        steps(trainer, 0, 2)
+        _told(lambda: trainer.state_dict() if dist.get_rank() else steps(trainer, 2, 6))
+
+
+def other_collectives(folder):
+    with made() as trainer:
+        steps(trainer, 0, 2)
+        _told(lambda: trainer.state_dict() if dist.get_rank() else trainer.moved_bytes())
+
+
+def own_fault(folder):
+    """Let the caller's own code fail on rank 1, within the block."""
+
+    def run():
+        with made() as trainer:
+            steps(trainer, 0, 2)
+            if dist.get_rank() == 1:
+                raise KeyError("mine")
+            steps(trainer, 2, 50)
+
+    _told(run)
+
+
+def other_weights(folder):
+    _told(lambda: made(seed=dist.get_rank()))
+
+
+def other_shapes(folder):
+    _told(lambda: made(filters=8 + 8 * dist.get_rank()))
+
+
+def other_torch(folder):
+    known = torch.__version__
+    if dist.get_rank() == 1:
+        torch.__version__ = "2.12.0"
+    _told(made)
+    torch.__version__ = known
+
+
+def other_k(folder):
+    _told(lambda: made(k=dist.get_world_size() + 1))
+
+
+def other_plan(folder):
+    _told(lambda: made(partitioner="random" if dist.get_rank() else "horizontal"))
+
+
+def other_settings(folder):
+    _told(lambda: made(in_flight=2 + dist.get_rank()))
+
+
+def many(folder):
+    """Take many steps, and see that nothing grows."""
+    trainers = [made(partitioner=how) for how in ("horizontal", "dataparallel")]
+    for trainer in trainers:
+        steps(trainer, 0, 50)
+    begin = _held()
+    for _ in range(5):
+        for trainer in trainers:
+            steps(trainer, 0, 50)
+    say(begin=begin, end=_held())
+    for trainer in trainers:
+        trainer.close()
+    with made() as third:  # connections of trainers that are closed are given back
+        steps(third, 0, 2)
+    say(closed=_held())
+
+
+def reopen(folder):
+    """Open and close trainers of a model of some size, and see that each is forgotten."""
+    held, forgotten = [], []
+    for _ in range(6):
+        with made(partitioner="dataparallel", filters=4096) as trainer:
+            steps(trainer, 0, 3)
+        forgotten.append(weakref.ref(trainer))
+        del trainer
+        gc.collect()
+        held.append(_held())
+    say(held=held, num_alive=sum(one() is not None for one in forgotten))
+
+
+def _held():
+    status = Path("/proc/self/status").read_text()
+    numbers = {
+        line.split()[0]: int(line.split()[1]) for line in status.splitlines() if line.startswith(("VmRSS", "Threads"))
+    }
+    return {
+        "kib": numbers["VmRSS:"],
+        "threads": numbers["Threads:"],
+        "files": len(list(Path("/proc/self/fd").iterdir())),
+    }
+
+
+def refusals(folder):
+    """All ways in which ranks may differ, one after the other: each ends its own trainer and no more."""
+    for scene in REFUSALS:
+        say(scene=scene.__name__)
+        _told(lambda scene=scene: scene(folder), is_quiet=True)
+
+
+def everything(folder):
+    """What trains to its end, one after the other."""
+    for scene in (life, timeline, autocast):
+        scene(folder)
+
+
+REFUSALS = (
+    own_fault,
+    other_rows,
+    other_calls,
+    other_collectives,
+    other_weights,
+    other_shapes,
+    other_torch,
+    other_k,
+    other_settings,
+    other_plan,
+)
+
+
+def _told(work, *, is_quiet=False):
+    try:
+        work()
+    except (HyperplaceError, KeyError) as error:
+        say(error=f"{type(error).__name__}: {error}")
+    else:
+        if not is_quiet:
+            say(error=None)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    with joined():
+        globals()[sys.argv[1]](Path(sys.argv[2]))
