@@ -20,6 +20,7 @@ from .check import check
 from .compare import compare
 from .export import export
 from .generate import generate
+from .launch import launch
 from .models import models
 from .partition import partition
 from .profile import profile
@@ -53,6 +54,7 @@ def _speaking(command: Callable[..., None]) -> Callable[..., None]:
 
 for _command in (partition, profile, generate, check, train, bench, export, compare, models):
     app.command(_command.__name__)(_speaking(_command))
+app.command("launch", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_speaking(launch))
 
 
 def _print_version(wanted: bool) -> None:

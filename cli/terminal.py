@@ -49,11 +49,14 @@ def progress(title: str) -> Iterator[Shown]:
 class EpochBar:
     """A bar on stderr for the epoch under way; gone between epochs, so that lines on stdout stay whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_shown: bool = True) -> None:
+        self._is_shown = is_shown
         self._bars: Progress | None = None
         self._task: TaskID | None = None
 
     def on_step(self, shown: "Snapshot") -> None:
+        if not self._is_shown:
+            return
         if self._bars is None or self._task is None:
             self._bars = _epoch_bars()
             self._task = self._bars.add_task("", words="")

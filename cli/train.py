@@ -1,5 +1,9 @@
 """`hyperplace train`: a model or a plan, trained with a thread per part."""
 
+import io
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -50,14 +54,23 @@ def train(
         bool, typer.Option("--against-plain", help="Train the unsplit model too, by turns, and compare.")
     ] = False,
     seeds: Annotated[str | None, typer.Option(help="Seeds for --against-plain, such as 0,1,2.")] = None,
+    parts_per_process: Annotated[
+        int, typer.Option(help="Under torchrun: neighbouring parts that each process has, on threads.")
+    ] = 1,
     out: options.Out = None,
     json: options.Json = False,
 ) -> None:
-    """Train a model split over k parts: progress, a checkpoint after every epoch, tables and a curve."""
-    from hyperplace.training import Flow, TrainSettings
+    """Train a model split over k parts: progress, a checkpoint after every epoch, tables and a curve.
+
+    On threads of this process, or under torchrun in a process per part, on one host or several: the same command
+    everywhere; the first process writes the files.
+    """
+    from hyperplace.training import Flow, TrainSettings, is_started, joined
 
     if against_plain and resume:
         raise UsageError("--against-plain keeps no checkpoint; leave --resume out")
+    if against_plain and is_started():
+        raise UsageError("--against-plain is for one process; leave it out under torchrun")
     if seeds and not against_plain:
         raise UsageError("--seeds is for --against-plain; give one --seed")
     asked = None if grain == "auto" else grain  # any plan will do
@@ -70,37 +83,50 @@ def train(
         batch=batch,
         batch_norm=batch_norm,
     )
-    subject = find_subject(model, wish, spec=planned_model, shapes=input)
-    rows = batch or (subject.plan.settings.batch if subject.plan else 64)
-    run = TrainingRun.of(
-        subject,
-        wish,
-        TrainSettings(
-            data=data,
-            data_folder=data_folder,
-            num_images=images,
-            epochs=epochs,
-            batch=rows,
-            lr=lr,
-            momentum=momentum,
-            seed=seed,
-        ),
-        Flow(
-            schedule=schedule,
-            in_flight=in_flight,
-            micro_batches=micro_batches,
-            stash=not no_stash,
-            threads=threads,
-            devices=tuple(device.split(",")),
-            check_nan=check_nan,
-        ),
-        out=out,
-        resume=resume,
-        is_quiet=json,
-    )
-    with held(run.folder):
-        remove_leftovers(run.folder)
-        if against_plain:
-            run.beside_plain(options.integers(seeds, "--seeds") if seeds else [seed])
-        else:
-            run.alone()
+    with joined() as number, _folder_of(number, out) as folder:
+        subject = find_subject(model, wish, spec=planned_model, shapes=input)
+        rows = batch or (subject.plan.settings.batch if subject.plan else 64)
+        run = TrainingRun.of(
+            subject,
+            wish,
+            TrainSettings(
+                data=data,
+                data_folder=data_folder,
+                num_images=images,
+                epochs=epochs,
+                batch=rows,
+                lr=lr,
+                momentum=momentum,
+                seed=seed,
+            ),
+            Flow(
+                schedule=schedule,
+                in_flight=in_flight,
+                micro_batches=micro_batches,
+                stash=not no_stash,
+                threads=threads,
+                devices=tuple(device.split(",")),
+                check_nan=check_nan,
+                parts_per_process=parts_per_process,
+            ),
+            out=folder,
+            resume=resume,
+            is_quiet=json,
+            is_first=number == 0,
+        )
+        with held(run.folder):
+            remove_leftovers(run.folder)
+            if against_plain:
+                run.beside_plain(options.integers(seeds, "--seeds") if seeds else [seed])
+            else:
+                run.alone()
+
+
+@contextmanager
+def _folder_of(number: int, out: Path | None) -> Iterator[Path | None]:
+    """Hand out the folder of a process; all but the first write to one that nobody sees, and say nothing."""
+    if number == 0:
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="hyperplace-") as folder, redirect_stdout(io.StringIO()):
+        yield Path(folder) / "rank"

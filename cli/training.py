@@ -35,6 +35,7 @@ class TrainingRun:
     folder: Path
     resume: bool
     is_quiet: bool
+    is_first: bool  # of the processes of the run, which writes the files
     bar: EpochBar
 
     @classmethod
@@ -48,9 +49,11 @@ class TrainingRun:
         out: Path | None,
         resume: bool,
         is_quiet: bool,
+        is_first: bool = True,
     ) -> "TrainingRun":
-        """Check what can be checked before the search for a plan, then search."""
-        from hyperplace.training import load_sets
+        """Check what can be checked before the search for a plan, then search; of several processes in the first."""
+        from hyperplace.files.plan import parse_plan, plan_text
+        from hyperplace.training import is_started, load_sets, shared_text
 
         loaded = subject.load()
         wanted = _plan_settings(loaded.name, wish, settings) if subject.plan is None else subject.plan.settings
@@ -59,9 +62,19 @@ class TrainingRun:
         check_free(folder)
         flow.devices_for(wanted.k)
         sets = load_sets(settings, [tuple(x.shape[1:]) for x in loaded.sample])
-        _check_checkpoint(folder / CHECKPOINT, resume=resume)
-        plan = subject.plan or (_saved_plan(folder, loaded, wish) if resume else None) or make_plan(loaded, wanted)
-        return cls(subject, plan, settings, flow, sets, folder, resume, is_quiet, EpochBar())
+        if is_first:
+            _check_checkpoint(folder / CHECKPOINT, resume=resume)
+
+        def found() -> "Plan":
+            return (_saved_plan(folder, loaded, wish) if resume else None) or make_plan(loaded, wanted)
+
+        if subject.plan:
+            plan = subject.plan
+        elif is_started():
+            plan = parse_plan(shared_text("plan", lambda: plan_text(found())), "the plan of rank 0")
+        else:
+            plan = found()
+        return cls(subject, plan, settings, flow, sets, folder, resume, is_quiet, is_first, EpochBar(is_shown=is_first))
 
     def alone(self) -> None:
         """Train from one seed, with checkpoints."""
@@ -142,7 +155,8 @@ class TrainingRun:
                 "the same command with --resume goes on"
             )
             raise typer.Exit(128 + (outcome.signal or signal.SIGINT))  # as a shell says it: 130 after Ctrl-C
-        say(f"written to {self.folder}/: {', '.join((PLAN, CHECKPOINT, *files))}")
+        if self.is_first:
+            say(f"written to {self.folder}/: {', '.join((PLAN, CHECKPOINT, *files))}")
 
     def _summary(self, rows: "Sequence[HistoryRow]") -> dict[str, Any]:
         planned = self.plan.settings
