@@ -68,8 +68,10 @@ def measured(*case):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc; run it on Linux")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_peak_is_as_predicted(case):
-    """The least of two peaks: how much working memory is in use beside it depends on when the threads meet."""
-    peak, predicted, _, live = min(measured(*case) for _ in range(2))
+    """Where it is more, another run decides: the working memory in use beside it depends on when the threads meet."""
+    peak, predicted, _, live = measured(*case)
+    if peak > 1.15 * predicted:
+        peak = measured(*case)[0]
     assert peak == pytest.approx(predicted, rel=0.15)
     assert live > 1 or case[0] == "hybrid" or case[3] == 1
 

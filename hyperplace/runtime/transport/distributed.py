@@ -125,7 +125,8 @@ class Network:
 
     def _message(self, key: Key, message: Message, batch: Batch) -> Expected:
         shape = message.sizes(batch.num_rows, self._program.batch)
-        return Expected(key, shape, getattr(torch, message.dtype), bool(batch.autocasts))
+        is_typed = bool(batch.autocasts) and 0 not in shape  # of nothing not even a dtype is sent
+        return Expected(key, shape, getattr(torch, message.dtype), is_typed)
 
     def _update(self, batch: int) -> Iterator[Expected]:
         self._version += 1
