@@ -12,9 +12,10 @@ chosen at random a number of times, from a fixed seed. On parts that are busy ne
 shortest period: VGG16 on two parts, split by rows and by layers, took 1.16 times as long without.
 """
 
-from bisect import insort
-from collections.abc import Iterable
-from math import ceil
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from functools import partial
+from math import ceil, inf
 from random import Random
 
 from hyperplace.values.loans import borrowers, find_loans, updaters, users_of
@@ -25,13 +26,14 @@ LEAST_SHARE = 1e-6  # of all work, for segments that only pass something on: sta
 GROWTH = 1.03  # of the period, from try to try
 SLACKS = (0.3, 0.1, 0.0)  # of the period: how long a message may take before somebody waits; the most that fits is used
 TRIES = 64  # with gaps at random, for a period
-MOST_PLACED = 40_000  # actions in all tries: some seconds at most, however long the program
+MOST_PLACED = 40_000  # actions in all tries: a second at most, however long the program
 FREELY = 0.4  # how often a try takes another gap than the first
 TOLERANCE = 1e-9  # of the period, for sums that round; far below the least work
 
 Node = tuple[int, str, int]  # part, kind, segment
 Needs = dict[Node, set[Node]]  # what every action of a mini-batch must wait for
-Spans = dict[Node, tuple[float, float]]  # start and end of every action, on one mini-batch's time line
+Span = tuple[float, float]  # begin and end
+Spans = dict[Node, Span]  # of every action, on one mini-batch's time line
 
 
 def schedule(program: Program, in_flight: int = 4, *, is_sync: bool = False, clips: bool = False) -> Schedule:
@@ -59,21 +61,21 @@ def _starts(program: Program, needs: Needs, work: dict[Node, float], in_flight: 
     order = _topological(needs)
     total = sum(work.values())
     period = max((sum(work[n] for n in work if n[0] == p) for p in range(len(program.parts))), default=1.0)
+    after = _work_after(order, needs, work)
     random, num_tries = Random(0), MOST_PLACED // max(1, len(order))
     while in_flight > 1 and period < total:
+        placed = partial(_placed, order, needs, work, after, period, in_flight * period)
         for slack in SLACKS:
-            starts = _placed(order, needs, work, period, slack * period)
-            if starts is not None and _latency(starts) < in_flight * period:
+            if starts := placed(slack * period):
                 return starts, period
         for slack in SLACKS:
             tries = min(TRIES, num_tries)
             num_tries -= tries
-            found = [_placed(order, needs, work, period, slack * period, random) for _ in range(tries)]
-            best = min((starts for starts in found if starts), key=_latency, default=None)
-            if best is not None and _latency(best) < in_flight * period:
+            found = [placed(slack * period, random) for _ in range(tries)]
+            if best := min(filter(None, found), key=_latency, default=None):
                 return best, period
         period *= GROWTH
-    return _placed(order, needs, work, 2 * total + 1, 0.0) or {}, 2 * total + 1
+    return _placed(order, needs, work, after, 2 * total + 1, inf, 0.0) or {}, 2 * total + 1
 
 
 def _latency(starts: dict[Node, float]) -> float:
@@ -120,59 +122,76 @@ def _topological(needs: Needs) -> list[Node]:
     return order
 
 
+def _work_after(order: list[Node], needs: Needs, work: dict[Node, float]) -> dict[Node, float]:
+    """Return for every action how long it takes at least from its start to that of the last one that waits for it."""
+    after = dict.fromkeys(order, 0.0)
+    for node in reversed(order):
+        for need in needs[node]:
+            after[need] = max(after[need], work[need] + after[node])
+    return after
+
+
 def _placed(
     order: list[Node],
     needs: Needs,
     work: dict[Node, float],
+    after: dict[Node, float],
     period: float,
+    end: float,
     slack: float,
     random: Random | None = None,
 ) -> dict[Node, float] | None:
-    """Return a start for every action, or None if one finds no gap on its part that repeats with the period."""
-    busy: dict[int, list[tuple[float, float]]] = {}
+    """Return a start for every action, or None if one finds no gap on its part or the last would begin after `end`."""
+    busy: dict[int, list[Span]] = {}
     starts: dict[Node, float] = {}
     for node in order:
         ready = max((starts[n] + work[n] + (slack if n[0] != node[0] else 0.0) for n in needs[node]), default=0.0)
-        own = busy.setdefault(node[0], [])
+        gaps = _gaps(busy.setdefault(node[0], []), ready, work[node], period)
         if random is not None and random.random() < FREELY:
-            start = random.choice(_gaps(own, ready, work[node], period) or [None])
+            start = random.choice([start for gap in gaps for start in gap] or [inf])
         else:
-            start = _gap(own, ready, work[node], period)
-        if start is None:
+            start = next(gaps, (inf, inf))[0]
+        if start + after[node] >= end or start == inf:
             return None
         starts[node] = start
-        for low, high in _folded(start, start + work[node], period):
-            insort(busy[node[0]], (low, high))
+        for span in _folded(start, start + work[node], period):
+            _occupy(busy[node[0]], span, TOLERANCE * period)
     return starts
 
 
-def _gap(busy: list[tuple[float, float]], ready: float, length: float, period: float) -> float | None:
-    """Return the first start, not before `ready`, that keeps clear of what is busy in every period."""
-    candidates = (ready, *_ends_after(busy, ready, period))
-    return next((start for start in candidates if _is_clear(busy, start, length, period)), None)
+def _gaps(busy: list[Span], ready: float, length: float, period: float) -> Iterator[Span]:
+    """Yield the first and the last start in every gap that an action of some length fits in, from `ready` on.
 
-
-def _gaps(busy: list[tuple[float, float]], ready: float, length: float, period: float) -> list[float | None]:
-    """Return the starts within a period that leave no time unused before or after what is busy."""
-    base = ready // period * period
-    before = {base + shift + low - length for low, _ in busy for shift in (0.0, period, 2 * period)}
-    candidates = {ready, *_ends_after(busy, ready, period), *(t for t in before if ready <= t < ready + period)}
-    return [start for start in sorted(candidates) if _is_clear(busy, start, length, period)]
-
-
-def _is_clear(busy: list[tuple[float, float]], start: float, length: float, period: float) -> bool:
+    What is busy repeats with the period, so a period is looked at.
+    """
+    if length > period or not busy:
+        yield from [] if length > period else [(ready, ready)]
+        return
     tolerance = TOLERANCE * period
-    pieces = _folded(start, start + length, period)
-    return all(high <= low_b + tolerance or low >= high_b - tolerance for low, high in pieces for low_b, high_b in busy)
-
-
-def _ends_after(busy: list[tuple[float, float]], ready: float, period: float) -> list[float]:
     base = ready // period * period
-    ends = {base + shift + high for _, high in busy for shift in (0.0, period)}
-    return sorted(end for end in ends if ready < end < ready + period)
+    first = bisect_left(busy, (ready - base, 0.0))
+    for number in range(first - 1, first + len(busy) + 1):
+        turns, place = divmod(number, len(busy))
+        begin = base + turns * period + busy[place][1]
+        turns, place = divmod(number + 1, len(busy))
+        last = base + turns * period + busy[place][0] - length
+        if max(begin, ready) <= last + tolerance and begin < ready + period:
+            yield max(begin, ready), max(begin, ready, last)
 
 
-def _folded(start: float, stop: float, period: float) -> list[tuple[float, float]]:
+def _occupy(busy: list[Span], span: Span, tolerance: float) -> None:
+    """Add a span to those that are busy, which lie in order; neighbours that touch become one."""
+    place = bisect_left(busy, span)
+    low, high = span
+    if place < len(busy) and busy[place][0] <= high + tolerance:
+        high = max(high, busy.pop(place)[1])
+    if place and busy[place - 1][1] >= low - tolerance:
+        place -= 1
+        low = busy.pop(place)[0]
+    busy.insert(place, (low, high))
+
+
+def _folded(start: float, stop: float, period: float) -> list[Span]:
     """Return an interval as intervals within one period."""
     low, length = start % period, stop - start
     if length > period:
