@@ -54,6 +54,9 @@ def bench(
         float | None,
         typer.Option(help="Seconds of a turn on hosts; slow methods are timed for fewer steps.", show_default="30"),
     ] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Methods with one of these words, such as hybrid,ddp.", show_default="all")
+    ] = None,
     input: options.Input = None,
     out: options.Out = None,
     json: options.Json = False,
@@ -81,6 +84,7 @@ def bench(
         in_flight=in_flight,
         seed=seed,
         time_limit_s=time_limit,
+        only=tuple(only.split(",")) if only else (),
     )
     if hosts is None:
         folder, measure = out or Path("results") / f"{name}-k{num_parts}-bench", _on_threads(subject, settings)

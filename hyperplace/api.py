@@ -25,7 +25,8 @@ from hyperplace.planning import Placement, capture, graph_for, partition, place,
 from hyperplace.search import Watch
 from hyperplace.steps.build import build
 from hyperplace.steps.emit import emit
-from hyperplace.steps.schedule import dry_run, memory, schedule
+from hyperplace.steps.schedule import schedule
+from hyperplace.steps.simulate import dry_run, memory, predict, simulate
 from hyperplace.values.comparison import METHOD_NAMES
 from hyperplace.values.plan import Plan
 from hyperplace.values.program import Program
@@ -54,6 +55,7 @@ __all__ = [
     "partition",
     "place",
     "place_graph",
+    "predict",
     "profile",
     "run",
     "run_memory",
@@ -62,6 +64,7 @@ __all__ = [
     "save_plan",
     "schedule",
     "settled",
+    "simulate",
 ]
 
 

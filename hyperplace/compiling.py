@@ -11,7 +11,9 @@ from hyperplace.errors import ModelError, UsageError
 from hyperplace.planning import graph_for
 from hyperplace.steps.emit import emit
 from hyperplace.steps.lower import lower as lower_step
-from hyperplace.steps.schedule import memory, schedule
+from hyperplace.steps.schedule import schedule
+from hyperplace.steps.simulate import memory
+from hyperplace.values.cluster import Cluster
 from hyperplace.values.derived import derived, differences
 from hyperplace.values.graph import Graph
 from hyperplace.values.memory import RunMemory
@@ -95,12 +97,16 @@ def compile(
     sample: Any = None,
     state: "Mapping[str, Tensor] | None" = None,
     parts_per_process: int = 1,
+    cluster: Cluster | None = None,
 ) -> "Trainer":
     """Return a trainer that runs a plan of the model: a thread per part, its weights taken from the model.
 
     Where torch.distributed is initialised with several processes, each of them makes the same calls, and the parts are
-    theirs: one each, or `parts_per_process` neighbouring ones. With `state`, a state dict to begin with, the model may
-    be on the meta device: each part takes its slices of it and no more (torch.load(path, mmap=True) reads no more).
+    theirs: one each, or `parts_per_process` neighbouring ones. The order in which parts work, and how stale copies of
+    weights may be, makes allowance for the network of the `cluster`.
+
+    With `state`, a state dict to begin with, the model may be on the meta device: each part takes its slices of it and
+    no more (torch.load(path, mmap=True) reads no more).
 
     By default several mini-batches are under way at once (`schedule="async"`), each computed with weights that lack
     the updates of those before it; in_flight=1 or schedule="sync" is the plain loop.
@@ -131,7 +137,7 @@ def compile(
     if micro_batches is None:
         micro_batches = micro_batches_for(graph, plan) if schedule == "sync" else 1
     devices = (devices,) * plan.settings.k if isinstance(devices, str) else tuple(map(str, devices))
-    settings = RunSettings(schedule, in_flight, micro_batches, seed, devices, threads, check_nan, record)
+    settings = RunSettings(schedule, in_flight, micro_batches, seed, devices, threads, check_nan, record, cluster)
     if settings.micro_batches > plan.settings.batch:
         rows = plan.settings.batch
         raise UsageError(f"micro_batches {micro_batches} are more than the {rows} rows of the plan's batch")

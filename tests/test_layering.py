@@ -68,6 +68,7 @@ MAY_IMPORT = {
         "hyperplace.steps.build",
         "hyperplace.steps.emit",
         "hyperplace.steps.schedule",
+        "hyperplace.steps.simulate",
         "hyperplace.values",
     ),
     "hyperplace/training": (
@@ -154,5 +155,6 @@ def test_there_are_steps_to_check() -> None:
         "place",
         "profile",
         "schedule",
+        "simulate",
         "symmetric",
     ]

@@ -10,7 +10,8 @@ from program_cases import planned
 
 from hyperplace.steps.emit import emit
 from hyperplace.steps.lower import lower
-from hyperplace.steps.schedule import dry_run, schedule
+from hyperplace.steps.schedule import schedule
+from hyperplace.steps.simulate import dry_run
 
 SCRIPT = """
 import pickle, sys
@@ -18,7 +19,8 @@ sys.modules["torch"] = None  # whoever imports it fails
 from hyperplace.files.program import parse_program
 from hyperplace.steps.emit import emit
 from hyperplace.steps.lower import lower
-from hyperplace.steps.schedule import dry_run, schedule
+from hyperplace.steps.schedule import schedule
+from hyperplace.steps.simulate import dry_run
 from hyperplace.values.schedule import parse_schedule
 
 with open(sys.argv[1], "rb") as file:

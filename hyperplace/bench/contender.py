@@ -15,6 +15,8 @@ from hyperplace.errors import BalanceError, PartitionerError, UsageError
 from hyperplace.runtime import Runnable, RunSettings, Trainer, Training
 from hyperplace.training.learner import Learner, PlainLearner, intra_op_threads
 from hyperplace.values.bench import ASYNC, PLAIN, SYNC, BenchRow
+from hyperplace.values.cluster import Cluster, Device
+from hyperplace.values.cluster import Host as ClusterHost
 from hyperplace.values.graph import Graph
 from hyperplace.values.plan import Plan, Settings
 from hyperplace.values.profile import Profile
@@ -47,6 +49,11 @@ class BenchSettings:
     in_flight: int = 4
     seed: int = 0
     time_limit_s: float = 20.0
+    only: tuple[str, ...] = ()  # methods whose names have one of these words; all by default
+
+    def takes(self, method: str) -> bool:
+        """Say whether a method is among those to be measured."""
+        return not self.only or any(word.strip().lower() in method.lower() for word in self.only)
 
     def __post_init__(self) -> None:
         for name in ("repeats", "steps", "in_flight"):
@@ -105,22 +112,22 @@ class Planned:
     micro_batches: int = 1  # of the sync schedule
     note: str = ""
 
-    def row(self, schedule: str, settings: BenchSettings) -> BenchRow:
-        """Return the row of one schedule, without figures yet."""
+    def row(self, schedule: str, settings: BenchSettings, cluster: Cluster | None = None) -> BenchRow:
+        """Return the row of one schedule, without figures yet; parts are threads of one process by default."""
         row = BenchRow(self.name, schedule, self.k, 1, settings.batch, note=self.note)
         if self.plan is None or self.program is None:
             return row
         return replace(
             row,
             predicted_bytes=self.plan.metrics.training_volume_bytes,
-            predicted_us=predicted_us(self.program.program, self.flow(schedule, settings)),
+            predicted_us=predicted_us(self.program.program, self.flow(schedule, settings, cluster)),
         )
 
-    def flow(self, schedule: str, settings: BenchSettings) -> RunSettings:
+    def flow(self, schedule: str, settings: BenchSettings, cluster: Cluster | None = None) -> RunSettings:
         """Return how its mini-batches flow."""
         in_flight = settings.in_flight if self.k > 1 else 1
         pieces = self.micro_batches if schedule == SYNC else 1
-        return RunSettings(schedule, in_flight, pieces, settings.seed, threads=1)
+        return RunSettings(schedule, in_flight, pieces, settings.seed, threads=1, cluster=cluster)
 
 
 def contenders(
@@ -158,6 +165,8 @@ def plans(
 ) -> Iterator[Planned]:
     """Yield a plan of every kind; nobody is left out because its plan cannot be made."""
     for name, grain, partitioner in kinds:
+        if not settings.takes(name):
+            continue
         on_progress(f"planning {name}")
         k = 1 if partitioner == "single" else settings.k
         wanted = settings.plan_settings(grain, partitioner, k)
@@ -171,16 +180,17 @@ def plans(
 
 
 def predicted_us(program: Program, flow: RunSettings) -> float | None:
-    """Return how long a mini-batch takes by the schedule, where parts wait for each other and messages take no time.
+    """Return how long a mini-batch takes in a simulation, on the cluster or on threads that send at no cost.
 
-    Async: from one to the next, once the pipe is full. Sync: all its micro-batches, each with its share of the work.
+    Async: from one to the next, once the pipe is full. Sync: all its micro-batches, each with its share of the work,
+    and the update.
     """
     if program.unit != "us":
         return None
-    if flow.schedule == ASYNC:
-        return api.dry_run(program, api.schedule(program, flow.in_flight)).period
-    order = api.schedule(program, flow.in_flight, is_sync=True)
-    return api.dry_run(program, order, flow.micro_batches).length / flow.micro_batches
+    is_sync, cluster = flow.schedule == SYNC, flow.cluster
+    order = api.schedule(program, flow.in_flight, is_sync=is_sync, cluster=cluster)
+    here = cluster or Cluster((ClusterHost("here", (Device(),) * len(program.parts)),))
+    return 1e6 * api.predict(program, order, here, micro_batches=flow.micro_batches if is_sync else None).seconds
 
 
 def sgd(parameters: Any) -> torch.optim.Optimizer:

@@ -14,8 +14,11 @@ from hyperplace.bench.measure import OnProgress, on_cores
 from hyperplace.bench.netns import LOOPBACK, Card, Host
 from hyperplace.bench.outside import stage_cuts
 from hyperplace.errors import UsageError
+from hyperplace.files.cluster import cluster_text
 from hyperplace.models import LoadedModel
 from hyperplace.values.bench import ASYNC, SYNC, BenchRow
+from hyperplace.values.cluster import Cluster, Device
+from hyperplace.values.cluster import Host as ClusterHost
 from hyperplace.values.plan import AUTO, Plan
 from hyperplace.values.timeline import Timeline
 
@@ -105,6 +108,18 @@ class Place:
         return self.hosts[0].interface != LOOPBACK  # which carries everybody's
 
     @property
+    def cluster(self) -> Cluster:
+        """The hosts as a simulation sees them; layers were measured on a whole core."""
+        rate = math.inf if self.card.bits_per_s is None else self.card.bits_per_s / 8
+        latency_s = 1e-6 * self.card.delay_us
+        return Cluster(
+            tuple(
+                ClusterHost(f"host {number}", (Device(speed=seat.share),), rate, rate, latency_s)
+                for number, seat in enumerate(self.seats)
+            )
+        )
+
+    @property
     def bits_per_s(self) -> float | None:
         """The cards' rate as it looks beside layers that were measured on a whole core."""
         return self.card.bits_per_s and self.card.bits_per_s / self.seats[0].share
@@ -125,14 +140,17 @@ def host_contenders(
                 list(plans(graph, costs, sized, (*PLANS, *SERVERS, AUTO_KIND), on_progress))
             ):
                 found += _ours(planned, sized, place, folder, is_auto=is_auto)
-            found.append(_data_parallel(sized))
             cuts = stage_cuts(loaded.module, loaded.sample[0], graph, costs, k=sized.k, bits_per_s=place.bits_per_s)
-            found += _pipelines(sized, cuts)
+            outside = (_data_parallel(sized), *_pipelines(sized, cuts))
+            found += [one for one in outside if sized.takes(one.row.method)]
     return found
 
 
 def _kinds(made: list[Planned]) -> Iterator[tuple[Planned, bool]]:
     """Yield the plans and whether grain auto returns them; the last is auto's own, if no other is the same."""
+    if not made or made[-1].name != AUTO_KIND[0]:
+        yield from ((planned, False) for planned in made)
+        return
     *others, auto = made
     same = next((planned for planned in others if _run_alike(planned.plan, auto.plan)), None)
     for planned in others:
@@ -155,10 +173,9 @@ def _ours(
     if planned.plan:
         api.save_plan(planned.plan, path)
     for schedule in (SYNC, ASYNC):
-        row, flow = planned.row(schedule, sized), planned.flow(schedule, sized)
-        if row.predicted_us is not None:  # layers were measured on a whole core
-            row = replace(row, predicted_us=row.predicted_us / place.seats[0].share)
+        row, flow = planned.row(schedule, sized, place.cluster), planned.flow(schedule, sized)
         entry = Entry(PLAN, sized.batch, schedule, flow.in_flight, flow.micro_batches, str(path))
+        entry = replace(entry, cluster=cluster_text(place.cluster))
         yield HostContender(replace(row, is_auto=is_auto), entry)
 
 

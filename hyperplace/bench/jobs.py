@@ -37,6 +37,7 @@ class Entry:
     plan: str = ""  # a file
     cuts: tuple[int, ...] = ()  # before which modules of the model a new stage begins
     record: bool = False  # keep a timeline
+    cluster: str = ""  # as the text of a file
 
 
 @dataclass(frozen=True)

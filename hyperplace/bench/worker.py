@@ -41,6 +41,7 @@ from hyperplace.bench.jobs import (
 from hyperplace.bench.measure import Batch, give, made_up
 from hyperplace.bench.netns import LOOPBACK, sent_bytes, settled_bytes
 from hyperplace.bench.outside import DataParallel, Pipeline
+from hyperplace.files.cluster import read_cluster
 from hyperplace.files.timeline import timeline_text
 from hyperplace.models import load_model
 from hyperplace.runtime import Trainer
@@ -156,6 +157,7 @@ def _planned(entry: Entry, model: nn.Module) -> Trainer:
         micro_batches=entry.micro_batches,
         threads=1,
         record=entry.record,
+        cluster=read_cluster(entry.cluster),
     )
 
 

@@ -52,15 +52,7 @@ def timeline_of(program: Program, records_of: Mapping[int, Sequence[Record]]) ->
     records = [(part, record) for part, noted in sorted(records_of.items()) for record in noted]
     begin = min((record[3] for _, record in records), default=0)
     events = [
-        Event(part, kind, _label(program, part, kind, index), batch, (start_ns - begin) / 1e3, (stop_ns - begin) / 1e3)
+        Event(part, kind, program.label(part, kind, index), batch, (start_ns - begin) / 1e3, (stop_ns - begin) / 1e3)
         for part, (kind, index, batch, start_ns, stop_ns) in records
     ]
     return Timeline(len(program.parts), tuple(events))
-
-
-def _label(program: Program, part: int, kind: str, index: int) -> str:
-    segments = program.parts[part].segments
-    layers = segments[index].layers if segments else ()
-    if kind == "update" or not layers:
-        return kind
-    return layers[0] if len(layers) == 1 else f"{layers[0]} .. {layers[-1]}"

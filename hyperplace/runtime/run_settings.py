@@ -6,6 +6,7 @@ from typing import Any
 
 from hyperplace.errors import UsageError
 from hyperplace.values.arguments import count_faults
+from hyperplace.values.cluster import Cluster
 
 SCHEDULES = ("async", "sync")
 
@@ -27,6 +28,7 @@ class RunSettings:
     threads: int | None = None  # intra-op threads of every part; the cores shared out by default
     check_nan: bool = False
     record: bool = False  # keep a timeline
+    cluster: Cluster | None = None  # whose network the order of actions makes allowance for
 
     def __post_init__(self) -> None:
         if faults := list(self._faults()):

@@ -66,7 +66,9 @@ class Trainer:
         self._runnable = runnable  # its lines are there for tracebacks while somebody has it
         self.state, self._evaluate = State(self.program, state, names or StateNames()), evaluate
         clips, is_sync = training.clip_norm is not None, self.settings.schedule == "sync"
-        self.schedule: Schedule = schedule(self.program, self.settings.in_flight, is_sync=is_sync, clips=clips)
+        self.schedule: Schedule = schedule(
+            self.program, self.settings.in_flight, is_sync=is_sync, clips=clips, cluster=self.settings.cluster
+        )
         self.world: World = world or Alone(len(self.program.parts))
         self._transport = made_transport(self.program, self.world, clips=clips, updates_at_once=not is_sync)
         self._progress = Progress(self.world.parts, partial(end_all, self.world, self._transport))
@@ -216,7 +218,7 @@ class Trainer:
         self.calls.note_order(is_done=True)
 
     def _drain(self) -> None:
-        for _ in range(self.schedule.depth):
+        for _ in range(self.schedule.drain):
             self._enter(None)
         self._wait_for(self._num_given)
 

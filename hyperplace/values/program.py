@@ -273,6 +273,14 @@ class Program:
     def total_work(self) -> float:
         return sum(part.work for part in self.parts)
 
+    def label(self, part: int, kind: str, segment: int) -> str:
+        """Return what a timeline calls a segment's run: its layers, or what kind of action it is."""
+        segments = self.parts[part].segments
+        layers = segments[segment].layers if segments else ()
+        if kind == "update" or not layers:
+            return kind
+        return layers[0] if len(layers) == 1 else f"{layers[0]} .. {layers[-1]}"
+
 
 def _sends(part: PartProgram) -> Iterator[Send]:
     return (give for segment in part.segments for give in segment.gives if isinstance(give, Send))

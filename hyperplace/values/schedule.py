@@ -59,6 +59,11 @@ class Schedule:
         """The most ticks an action lies behind."""
         return max((action.offset for row in self.actions for action in row), default=0)
 
+    @property
+    def drain(self) -> int:
+        """The empty ticks after which nothing is under way and the next mini-batch sees all updates before it."""
+        return max((self.depth, *(delay - 1 for delay in self.delays.values())))
+
     def live(self, part: int) -> int:
         """Return how many mini-batches a part holds activations of at most."""
         forward = {a.segment: a.offset for a in self.actions[part] if a.kind == FORWARD}

@@ -13,16 +13,19 @@ shortest period: VGG16 on two parts, split by rows and by layers, took 1.16 time
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from math import ceil, inf
 from random import Random
 
-from hyperplace.values.loans import borrowers, find_loans, updaters, users_of
-from hyperplace.values.program import Keep, Program, Receive, Send
+from hyperplace.values.cluster import Cluster
+from hyperplace.values.derived.actions import Needs, Node, durations, needs_of, parcels_of
+from hyperplace.values.derived.traffic import Card, card_seconds, lags_of, seconds
+from hyperplace.values.loans import find_loans, users_of
+from hyperplace.values.program import Program
 from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, UPDATE, Action, Schedule
 
-LEAST_SHARE = 1e-6  # of all work, for segments that only pass something on: starts must differ
 GROWTH = 1.03  # of the period, from try to try
 SLACKS = (0.3, 0.1, 0.0)  # of the period: how long a message may take before somebody waits; the most that fits is used
 TRIES = 64  # with gaps at random, for a period
@@ -30,41 +33,63 @@ MOST_PLACED = 40_000  # actions in all tries: a second at most, however long the
 FREELY = 0.4  # how often a try takes another gap than the first
 TOLERANCE = 1e-9  # of the period, for sums that round; far below the least work
 
-Node = tuple[int, str, int]  # part, kind, segment
-Needs = dict[Node, set[Node]]  # what every action of a mini-batch must wait for
 Span = tuple[float, float]  # begin and end
 Spans = dict[Node, Span]  # of every action, on one mini-batch's time line
 
 
-def schedule(program: Program, in_flight: int = 4, *, is_sync: bool = False, clips: bool = False) -> Schedule:
+def schedule(
+    program: Program,
+    in_flight: int = 4,
+    *,
+    is_sync: bool = False,
+    clips: bool = False,
+    cluster: Cluster | None = None,
+) -> Schedule:
     """Return the order in which the parts run their segments with at most `in_flight` mini-batches under way.
 
     `is_sync`: all parts update on a command of their own, so nobody updates here. `clips`: gradients are scaled by the
-    norm of all parts' together.
+    norm of all parts' together. With a cluster, messages take as long as its network needs for them.
     """
     needs = needs_of(program, is_sync=is_sync, clips=clips)
-    work = durations(program, needs)
-    starts, period = _starts(program, needs, work, in_flight)
+    parcels = parcels_of(program, clips=clips, lends=not is_sync) if cluster else []
+    work = seconds(program, durations(program, needs), cluster)
+    problem = _Problem(needs, work, lags_of(parcels, work, cluster))
+    starts, period = _starts(problem, in_flight, card_seconds(parcels, cluster))
     spans = {node: (start, start + work[node]) for node, start in starts.items()}
     actions = _rows(starts, period, len(program.parts))
     depth = max((action.offset for row in actions for action in row), default=0)
     loans = () if is_sync else find_loans(program.parts)
+    most = max(in_flight, depth + 1) if cluster else depth + 1  # without, nothing is known of what takes longer
     delays = {
-        (owner, name): _delay(spans, period, depth, owner, users)
-        for (owner, name), users in users_of(program.parts, loans).items()
+        weight: _delay(problem, spans, period, weight[0], users, most=most)
+        for weight, users in users_of(program.parts, loans).items()
     }
     return Schedule(actions, delays)
 
 
-def _starts(program: Program, needs: Needs, work: dict[Node, float], in_flight: int) -> tuple[dict[Node, float], float]:
+class _Problem:
+    """The actions of a mini-batch in an order in which what each needs comes first, and how long all takes."""
+
+    def __init__(self, needs: Needs, work: Mapping[Node, float], lags: Mapping[tuple[Node, Node], float]) -> None:
+        self.order = _topological(needs)
+        self.needs = {node: [(need, lags.get((need, node), 0.0)) for need in needs[node]] for node in self.order}
+        self.work, self.lags = work, lags
+        self.after = dict.fromkeys(self.order, 0.0)  # how long it takes from an action's start to the last one's
+        for node in reversed(self.order):
+            for need, lag in self.needs[node]:
+                self.after[need] = max(self.after[need], work[need] + lag + self.after[node])
+
+
+def _starts(problem: _Problem, in_flight: int, cards: Mapping[Card, float]) -> tuple[dict[Node, float], float]:
     """Return a start for every action, and the period with which they repeat."""
-    order = _topological(needs)
-    total = sum(work.values())
-    period = max((sum(work[n] for n in work if n[0] == p) for p in range(len(program.parts))), default=1.0)
-    after = _work_after(order, needs, work)
-    random, num_tries = Random(0), MOST_PLACED // max(1, len(order))
+    busy: dict[int, float] = defaultdict(float)
+    for node, work in problem.work.items():
+        busy[node[0]] += work
+    period = max((*busy.values(), *cards.values()), default=1.0)
+    total = sum(problem.work.values()) + sum(problem.lags.values())
+    random, num_tries = Random(0), MOST_PLACED // max(1, len(problem.order))
     while in_flight > 1 and period < total:
-        placed = partial(_placed, order, needs, work, after, period, in_flight * period)
+        placed = partial(_placed, problem, period, in_flight * period)
         for slack in SLACKS:
             if starts := placed(slack * period):
                 return starts, period
@@ -75,7 +100,7 @@ def _starts(program: Program, needs: Needs, work: dict[Node, float], in_flight: 
             if best := min(filter(None, found), key=_latency, default=None):
                 return best, period
         period *= GROWTH
-    return _placed(order, needs, work, after, 2 * total + 1, inf, 0.0) or {}, 2 * total + 1
+    return _placed(problem, 2 * total + 1, inf, 0.0) or {}, 2 * total + 1
 
 
 def _latency(starts: dict[Node, float]) -> float:
@@ -83,27 +108,17 @@ def _latency(starts: dict[Node, float]) -> float:
     return max(starts.values(), default=0.0)
 
 
-def durations(program: Program, nodes: Iterable[Node]) -> dict[Node, float]:
-    """Return the work of every action; updates without one of their own come after the last backward pass."""
-    work: dict[Node, float] = {}
-    updates = {node[0] for node in nodes if node[1] == UPDATE}
-    least = max(1.0, LEAST_SHARE * program.total_work)
-    for p, part in enumerate(program.parts):
-        for s, segment in enumerate(part.segments):
-            late = part.update if s == 0 and p not in updates else 0.0
-            work[p, FORWARD, s] = max(segment.forward, least)
-            work[p, BACKWARD, s] = max(segment.backward + late, least)
-        work |= {node: max(part.update, least) for node in nodes if node[:2] == (p, UPDATE)}
-        work |= {node: least for node in nodes if node[:2] == (p, NORM)}
-    return work
-
-
-def _delay(spans: Spans, period: float, depth: int, owner: int, users: Iterable[tuple[int, int]]) -> int:
-    """Return after how many ticks an owner's update is done before any user, a part's segment, runs forward."""
-    begin = min(spans[part, FORWARD, segment][0] for part, segment in users)
-    ticks = ceil((spans[owner, UPDATE, 0][1] - begin) / period - TOLERANCE)
+def _delay(
+    problem: _Problem, spans: Spans, period: float, owner: int, users: Iterable[tuple[int, int]], *, most: int
+) -> int:
+    """Return after how many ticks an owner's update has reached every user, a part's segment, when it runs forward."""
+    update = owner, UPDATE, 0
+    late = [
+        spans[update][1] + problem.lags.get((update, (part, FORWARD, segment)), 0.0) - spans[part, FORWARD, segment][0]
+        for part, segment in users
+    ]
     # An update that ends just after its last tick still begins in it, so nobody waits in a circle for it.
-    return min(max(1, ticks), depth + 1)
+    return min(max(1, ceil(max(late) / period - TOLERANCE)), most)
 
 
 def _topological(needs: Needs) -> list[Node]:
@@ -122,36 +137,23 @@ def _topological(needs: Needs) -> list[Node]:
     return order
 
 
-def _work_after(order: list[Node], needs: Needs, work: dict[Node, float]) -> dict[Node, float]:
-    """Return for every action how long it takes at least from its start to that of the last one that waits for it."""
-    after = dict.fromkeys(order, 0.0)
-    for node in reversed(order):
-        for need in needs[node]:
-            after[need] = max(after[need], work[need] + after[node])
-    return after
-
-
 def _placed(
-    order: list[Node],
-    needs: Needs,
-    work: dict[Node, float],
-    after: dict[Node, float],
-    period: float,
-    end: float,
-    slack: float,
-    random: Random | None = None,
+    problem: _Problem, period: float, end: float, slack: float, random: Random | None = None
 ) -> dict[Node, float] | None:
     """Return a start for every action, or None if one finds no gap on its part or the last would begin after `end`."""
+    work = problem.work
     busy: dict[int, list[Span]] = {}
     starts: dict[Node, float] = {}
-    for node in order:
-        ready = max((starts[n] + work[n] + (slack if n[0] != node[0] else 0.0) for n in needs[node]), default=0.0)
+    for node in problem.order:
+        ready = 0.0
+        for need, lag in problem.needs[node]:
+            ready = max(ready, starts[need] + work[need] + lag + (slack if need[0] != node[0] else 0.0))
         gaps = _gaps(busy.setdefault(node[0], []), ready, work[node], period)
         if random is not None and random.random() < FREELY:
             start = random.choice([start for gap in gaps for start in gap] or [inf])
         else:
             start = next(gaps, (inf, inf))[0]
-        if start + after[node] >= end or start == inf:
+        if start + problem.after[node] >= end or start == inf:
             return None
         starts[node] = start
         for span in _folded(start, start + work[node], period):
@@ -206,46 +208,3 @@ def _rows(starts: dict[Node, float], period: float, num_parts: int) -> tuple[tup
     for (p, kind, s), start in starts.items():
         rows[p].append((start % period, Action(kind, s, int(start // period))))
     return tuple(tuple(a for _, a in sorted(row, key=lambda item: item[0])) for row in rows)
-
-
-def needs_of(program: Program, *, is_sync: bool = False, clips: bool = False) -> Needs:
-    """Return for every action of a mini-batch the actions that must come before it."""
-    needs: Needs = {}
-    maker: dict[tuple[int, str] | int, Node] = {}  # who makes what a part keeps, and every message
-    for p, part in enumerate(program.parts):
-        for s, segment in enumerate(part.segments):
-            needs[p, FORWARD, s] = set()
-            needs[p, BACKWARD, s] = {(p, FORWARD, s)}
-            for give in segment.gives:
-                if isinstance(give, Keep | Send):
-                    maker[(p, give.name) if isinstance(give, Keep) else give.message] = (p, FORWARD, s)
-    for p, part in enumerate(program.parts):
-        for s, segment in enumerate(part.segments):
-            for take in segment.takes:
-                if isinstance(take, Keep):
-                    _connect(needs, maker[p, take.name], (p, FORWARD, s))
-                elif isinstance(take, Receive):
-                    _connect(needs, maker[take.message], (p, FORWARD, s))
-                    lead = part.first_takers[take.message]
-                    if lead != s:
-                        needs[p, BACKWARD, lead].add((p, BACKWARD, s))
-    if not is_sync:
-        _add_updates(needs, program, clips=clips)
-    return needs
-
-
-def _connect(needs: Needs, maker: Node, taker: Node) -> None:
-    """Let a segment run forward after the one that makes what it takes, and backward before it."""
-    needs[taker].add(maker)
-    needs[maker[0], BACKWARD, maker[2]].add((taker[0], BACKWARD, taker[2]))
-
-
-def _add_updates(needs: Needs, program: Program, *, clips: bool) -> None:
-    """Let parts that lend update once all gradients are there; with clipping, all parts once all norms are told."""
-    loans = find_loans(program.parts)
-    lenders = updaters(program.parts, loans) if clips else borrowers(loans)
-    for p, others in lenders.items():
-        backward = {(q, BACKWARD, s) for q in (p, *others) for s in range(len(program.parts[q].segments))}
-        needs[p, NORM if clips else UPDATE, 0] = backward
-        if clips:
-            needs[p, UPDATE, 0] = {(q, NORM, 0) for q in lenders}

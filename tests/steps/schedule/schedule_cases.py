@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from hyperplace.steps.schedule.schedule import _starts, durations, needs_of
+from hyperplace.steps.schedule.schedule import _Problem, _starts
+from hyperplace.values.derived.actions import durations, needs_of
 from hyperplace.values.program import Copy, Feed, Keep, Message, PartProgram, Piece, Program, Receive, Segment, Send
 
 
@@ -74,7 +75,7 @@ def times_of(program, in_flight, **how):
     """Return start and end of every action on one mini-batch's time line, and the period, as they are searched for."""
     needs = needs_of(program, **how)
     work = durations(program, needs)
-    starts, period = _starts(program, needs, work, in_flight)
+    starts, period = _starts(_Problem(needs, work, {}), in_flight, {})
     return {node: (start, start + work[node]) for node, start in starts.items()}, period
 
 

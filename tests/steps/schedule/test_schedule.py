@@ -7,7 +7,7 @@ from handmade import TWO_LINEARS, ZIGZAG
 from schedule_cases import lenders_of, plain_dry_run, random_program, times_of
 
 from hyperplace.steps.schedule import schedule
-from hyperplace.steps.schedule.schedule import _delay
+from hyperplace.steps.schedule.schedule import _delay, _Problem
 from hyperplace.values.program import Copy, PartProgram, Piece, Program
 from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, UPDATE
 
@@ -148,7 +148,7 @@ def test_an_update_is_printed_in_its_place():
 def test_an_update_across_the_end_of_its_tick_is_not_too_late_after_a_flush():
     """A flush runs `depth` empty ticks; a mini-batch after it must see all updates before."""
     spans = {(0, FORWARD, 0): (0.25, 1.0), (0, BACKWARD, 0): (4.5, 6.0), (0, UPDATE, 0): (7.75, 8.5)}
-    assert _delay(spans, 4.0, 1, 0, [(0, 0)]) == 2
+    assert _delay(_Problem({}, {}, {}), spans, 4.0, 0, [(0, 0)], most=2) == 2
 
 
 @pytest.mark.parametrize("what", ["forward", "backward", "update"])

@@ -7,8 +7,9 @@ from handmade import TWO_LINEARS
 from schedule_cases import plain_dry_run, random_program
 
 from hyperplace.errors import UsageError
-from hyperplace.steps.schedule import dry_run, schedule
+from hyperplace.steps.schedule import schedule
 from hyperplace.steps.schedule.schedule import needs_of
+from hyperplace.steps.simulate import dry_run
 from hyperplace.values.program import Receive, Send
 from hyperplace.values.schedule import BACKWARD, FORWARD, Schedule
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from hyperplace.errors import UsageError
-from hyperplace.steps.schedule.dry_run import dry_run
+from hyperplace.steps.simulate.dry_run import dry_run
 from hyperplace.values.loans import find_loans
 from hyperplace.values.memory import OPTIMIZER_STATES, PartMemory
 from hyperplace.values.program import PartProgram, Piece, Program

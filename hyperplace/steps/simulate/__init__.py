@@ -1,0 +1,7 @@
+"""Simulate: Program + Schedule + Cluster -> Prediction, and what needs no cluster: a dry run, the memory."""
+
+from hyperplace.steps.simulate.dry_run import DryRun, dry_run
+from hyperplace.steps.simulate.memory import memory
+from hyperplace.steps.simulate.predict import predict, simulate
+
+__all__ = ["DryRun", "dry_run", "memory", "predict", "simulate"]

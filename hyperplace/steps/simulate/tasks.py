@@ -1,0 +1,81 @@
+"""What a schedule lets the parts of a program do, in which order, for a number of mini-batches or one iteration."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hyperplace.errors import UsageError
+from hyperplace.steps.simulate.engine import Done, Spans, Tasks, own_users
+from hyperplace.values.cluster import Cluster
+from hyperplace.values.derived.actions import Needs, durations, needs_of, parcels_of
+from hyperplace.values.derived.traffic import seconds
+from hyperplace.values.loans import find_loans, users_of
+from hyperplace.values.program import Program
+from hyperplace.values.schedule import NORM, UPDATE, Schedule
+
+ROUNDS = 8  # of as many mini-batches as there can be in flight, between filling the pipe and letting it run dry
+
+
+def enough_batches(schedule: Schedule) -> int:
+    """Return how many mini-batches show the steady state."""
+    return (ROUNDS + 2) * (schedule.depth + 1)
+
+
+def tasks_of(program: Program, schedule: Schedule, num_batches: int, cluster: Cluster | None = None) -> Tasks:
+    """Return what is done for mini-batches one after the other, with as many under way as the schedule lets."""
+    kinds = {action.kind for row in schedule.actions for action in row}
+    is_sync, clips = UPDATE not in kinds, NORM in kinds
+    needs = needs_of(program, is_sync=is_sync, clips=clips)
+    check_complete(program, schedule, needs)
+    users = {} if is_sync else users_of(program.parts, find_loans(program.parts))
+    if unknown := [weight for weight in users if weight not in schedule.delays]:
+        owner, name = unknown[0]
+        raise UsageError(f"the schedule does not say after how many ticks {name} of part {owner} is seen")
+    parcels = parcels_of(program, clips=clips, lends=not is_sync)
+    work = seconds(program, durations(program, needs), cluster)
+    todo = [list(_todo(schedule, p, num_batches)) for p in range(len(program.parts))]
+    return Tasks(needs, work, parcels, todo, schedule.delays, own_users(users))
+
+
+def iteration_of(program: Program, schedule: Schedule, micro_batches: int, cluster: Cluster | None = None) -> Tasks:
+    """Return what is done for the micro-batches of one mini-batch and for the update that follows them."""
+    needs = needs_of(program, is_sync=True)
+    check_complete(program, schedule, needs)
+    updates = {(p, UPDATE, 0) for p, part in enumerate(program.parts) if part.owned}
+    nodes: Needs = needs | {node: set() for node in updates}
+    share = 1 / micro_batches
+    parcels = parcels_of(program, gives_early=micro_batches == 1, share=share)
+    work = seconds(program, durations(program, nodes, share=share), cluster)
+    todo = [list(_todo(schedule, p, micro_batches)) for p in range(len(program.parts))]
+    for p, some in enumerate(todo):
+        some += [(micro_batches - 1, node) for node in updates if node[0] == p]
+    return replace(Tasks(nodes, work, parcels, todo), adds_up=micro_batches)
+
+
+def steady_period(spans: Spans, depth: int) -> float:
+    """Return the time from mini-batch to mini-batch between the first and the last `depth`, that fill and drain."""
+    last = [0.0] * (1 + max((batch for batch, _ in spans), default=0))
+    for (batch, _), (_, end) in spans.items():
+        last[batch] = max(last[batch], end)
+    first, final = min(3 * depth, len(last) // 2), len(last) - 1 - depth
+    return (last[final] - last[first]) / (final - first) if final > first else last[-1] / len(last)
+
+
+def _todo(schedule: Schedule, part: int, num_batches: int) -> Iterator[Done]:
+    """Yield a part's actions in order: its row again and again, for the mini-batches that there are."""
+    for tick in range(num_batches + schedule.depth):
+        for action in schedule.actions[part]:
+            if 0 <= tick - action.offset < num_batches:
+                yield tick - action.offset, (part, action.kind, action.segment)
+
+
+def check_complete(program: Program, schedule: Schedule, needs: Needs) -> None:
+    """Refuse a schedule that has not every action of the program once."""
+    if len(schedule.actions) != len(program.parts):
+        raise UsageError(f"the schedule has {len(schedule.actions)} parts, the program {len(program.parts)}")
+    found = [(p, action.kind, action.segment) for p, row in enumerate(schedule.actions) for action in row]
+    if sorted(found) != sorted(needs):
+        wrong = sorted(set(found) ^ set(needs)) or sorted(node for node in set(found) if found.count(node) > 1)
+        part, kind, segment = wrong[0]
+        raise UsageError(
+            f"the schedule has {kind}{segment} of part {part} {found.count(wrong[0])} times instead of once"
+        )
