@@ -23,6 +23,7 @@ class Batch:
     share: float = 1.0
     autocasts: tuple[Autocast, ...] = ()
     lot: int | None = None  # by which random numbers are drawn, where not by the number
+    last: int | None = None  # the micro-batch that ends its mini-batch, where an update of its own follows
 
     @property
     def num_rows(self) -> int:

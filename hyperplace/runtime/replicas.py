@@ -150,12 +150,14 @@ class Replicas:
 
     def publish(self) -> None:
         """Send what the last update has made of all lent weights to those who have copies."""
-        snapshots = {loan.lent: self._weights.parameters[loan.lent].detach().clone() for loan in self._lent}
-        for name, kept in self._kept.items():
-            kept.append(snapshots[name])
-        for loan in self._lent:
+        snapshots: dict[str, Tensor] = {}
+        for loan in self._lent:  # each at once: the network has something to do while the next is copied
+            if loan.lent not in snapshots:
+                snapshots[loan.lent] = self._weights.parameters[loan.lent].detach().clone()
             lent = cut(snapshots[loan.lent], loan.spans)
             self._endpoint.send(self._weights.number, WEIGHTS, loan.copy, loan.borrower, lent)
+        for name, kept in self._kept.items():
+            kept.append(snapshots[name])
 
 
 def _give_from(replicas: "weakref.ref[Replicas]", batch: int, name: str, leaf: Tensor) -> None:

@@ -139,9 +139,9 @@ class Trainer:
             raise UsageError("micro-batches need a target that is a tensor with a row for every row of the input")
         loss = Loss(len(targets), self.flush)
         first = self.num_batches * self.settings.micro_batches
-        casts = autocasts()
+        casts, last = autocasts(), first + len(targets) - 1
         micro_batches = [
-            Batch(first + number, pieces, targets[number], pieces[0].shape[0] / rows, casts)
+            Batch(first + number, pieces, targets[number], pieces[0].shape[0] / rows, casts, last=last)
             for number, pieces in enumerate(zip(*chunks, strict=True))
         ]
         for batch in micro_batches:

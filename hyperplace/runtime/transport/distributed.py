@@ -77,6 +77,7 @@ class Network:
         self._typed: set[int] = set()  # mini-batches under way whose dtypes are told
         self._waits: dict[Key, float] = {}  # what is waited for here, since when
         self._version = 0  # of the weights: updates that were announced
+        self._foreseen = -1  # the mini-batch whose update was announced with it
         self._loss_home = processes.home(loss_part(program))
         self._losses: dict[int, Tensor] = {}
         self._pending: queue.SimpleQueue[tuple[Any, Tensor] | None] = queue.SimpleQueue()
@@ -107,9 +108,14 @@ class Network:
                 yield from self._passes(batch, is_learning=True)
                 if self._updates_at_once:
                     yield from self._update(batch.number)
+                elif batch.last is not None and batch.last != self._foreseen:
+                    # Now, and not with the command: what says that somebody is ready to receive takes its turn among
+                    # all else that goes to the sender, be that a whole model's gradients.
+                    self._foreseen = batch.last
+                    yield from self._update(batch.last)
             case Predict(batch=batch):
                 yield from self._passes(batch, is_learning=False)
-            case Update(batch=number):
+            case Update(batch=number) if number != self._foreseen:
                 yield from self._update(number)
 
     def _passes(self, batch: Batch, *, is_learning: bool) -> Iterator[Expected]:
