@@ -5,7 +5,7 @@ one number (a step count) is the same on every part. So a checkpoint loads into 
 read as plain data (`weights_only`): nothing in them is executed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,9 @@ import torch
 
 from hyperplace.errors import FileError, HyperplaceError
 from hyperplace.files.write import open_whole
-from hyperplace.runtime.rank import Rank
 from hyperplace.runtime.saved import Saved, as_saved, check_saved
-from hyperplace.runtime.shards import add_state, read_shards, together, write_shards
+from hyperplace.runtime.shards import merged, read_shards, shard_of, together, write_shards
 from hyperplace.runtime.trainer import Trainer
-from hyperplace.runtime.trial import settings_of
-from hyperplace.values.program import Program
 
 KIND, VERSION = "checkpoint", 1
 
@@ -32,7 +29,7 @@ def save_checkpoint(
     A file, which the first of several processes writes, or `sharded` a folder, to which all do.
     """
     if sharded:
-        shards = trainer.settled(lambda: [_shard(trainer, rank) for rank in trainer.ranks])
+        shards = trainer.settled(lambda: [shard_of(trainer, rank) for rank in trainer.ranks])
         write_shards(trainer, Path(path), shards, extra or {})
         return
     content = checkpoint(trainer)
@@ -105,54 +102,8 @@ def checkpoint(trainer: Trainer) -> dict[str, Any]:
 
 def _content(trainer: Trainer) -> dict[str, Any]:
     """Return what all parts have, put together in the first process; nothing in others."""
-    found = trainer.world.gather("save_checkpoint", [_shard(trainer, rank) for rank in trainer.ranks])
-    return _merged(trainer, sorted((one for shards in found for one in shards), key=lambda one: one["part"]))
-
-
-def _shard(trainer: Trainer, rank: Rank) -> dict[str, Any]:
-    """Return what one part has: tensors by attribute, and what its optimizer, scheduler and average remember."""
-    weights, optimizer = rank.weights, rank.weights.optimizer
-    owned = weights.parameters.items()
-    return {
-        "part": rank.number,
-        "held": trainer.held(rank),
-        "optimizer": {name: optimizer.state.get(one, {}) for name, one in owned} if optimizer else {},
-        "groups": [settings_of(group) for group in optimizer.param_groups] if optimizer else [],
-        "scheduler": weights.scheduler.state_dict() if weights.scheduler else None,
-        "average": {name: one.detach() for name, one in weights.averaged().items()} if weights.average else None,
-        "num_averaged": int(weights.average.n_averaged) if weights.average else 0,
-        "num_batches": rank.num_batches + weights.number,
-    }
-
-
-def _merged(trainer: Trainer, shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the content of a checkpoint from those of all parts; what is not of a weight all optimizers have alike."""
-    if not shards:
-        return {}
-    first = next((one for one in shards if one["groups"]), shards[0])
-    held = {one["part"]: one["held"] for one in shards}
-    averaged = {one["part"]: {**one["held"], **(one["average"] or {})} for one in shards}
-    state = trainer.state
-    return {
-        "model": state.shown(state.assembled(held)),
-        "optimizer": _optimizer_state(trainer.program, shards),
-        "groups": first["groups"],
-        "scheduler": first["scheduler"],
-        "average": state.shown(state.assembled(averaged)) if first["average"] is not None else None,
-        "num_averaged": first["num_averaged"],
-        "num_batches": min(one["num_batches"] for one in shards),
-    }
-
-
-def _optimizer_state(program: Program, shards: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return for every parameter of the model what the optimizers remember of it."""
-    state: dict[str, dict[str, Any]] = {}
-    for one in shards:
-        for attribute, known in one["optimizer"].items():
-            piece = program.parts[one["part"]].weights[attribute]
-            for key, value in known.items():
-                add_state(state.setdefault(piece.name, {}), key, value, piece)
-    return state
+    found = trainer.world.gather("save_checkpoint", [shard_of(trainer, rank) for rank in trainer.ranks])
+    return merged(trainer.state, [shard for shards in found for shard in shards]) if found else {}
 
 
 def restore(trainer: Trainer, path: str | Path, content: Mapping[str, Any]) -> Saved:

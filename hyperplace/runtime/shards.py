@@ -1,11 +1,12 @@
-"""Checkpoints of which every process writes what it has: a folder with a file per part, and an index.
+"""What every part brings to a checkpoint, how that is put together, and checkpoints that are folders of it.
 
-The index names the files of one moment and is written once all of them are there, so a folder always holds one whole
-checkpoint. It is read into any plan of the model: each process takes from the files what its own parts use.
+A folder has a file per part, which the process of the part writes, and an index. The index names the files of one
+moment and is written once all of them are there, so a folder always holds one whole checkpoint. It is read into any
+plan of the model: each process takes from the files what its own parts use.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,88 @@ from torch import Tensor
 from hyperplace.errors import FileError, HyperplaceError
 from hyperplace.files.write import open_whole, write_text
 from hyperplace.runtime.pieces import put_back
-from hyperplace.runtime.state import is_covered
+from hyperplace.runtime.rank import Rank
+from hyperplace.runtime.state import State, is_covered
 from hyperplace.runtime.trainer import Trainer
+from hyperplace.runtime.trial import settings_of
 from hyperplace.runtime.world import World
 from hyperplace.values.program import Piece
 
 INDEX, KIND, SHARD, VERSION = "checkpoint.json", "sharded checkpoint", "checkpoint shard", 1
-PLAIN = ("groups", "scheduler", "num_averaged")  # what all parts have alike
+ALIKE = ("groups", "scheduler", "num_averaged")  # of all parts that learn
+
+Shard = Mapping[str, Any]  # what one part brings to a checkpoint
 
 
-def write_shards(trainer: Trainer, folder: Path, shards: list[dict[str, Any]], extra: Mapping[str, Any]) -> None:
+def shard_of(trainer: Trainer, rank: Rank) -> Shard:
+    """Return what one part has: tensors by attribute, and what its optimizer, scheduler and average remember."""
+    weights, optimizer = rank.weights, rank.weights.optimizer
+    owned, held = weights.parameters.items(), trainer.program.parts[rank.number].held
+    return {
+        "part": rank.number,
+        "pieces": {name: [piece.name, list(piece.shape), piece.index, piece.dtype] for name, piece in held.items()},
+        "held": trainer.held(rank),
+        "rest": trainer.state.rest if rank.number == 0 else {},
+        "optimizer": {name: optimizer.state.get(one, {}) for name, one in owned} if optimizer else {},
+        "groups": [settings_of(group) for group in optimizer.param_groups] if optimizer else [],
+        "scheduler": weights.scheduler.state_dict() if weights.scheduler else None,
+        "average": {name: one.detach() for name, one in weights.averaged().items()} if weights.average else None,
+        "num_averaged": int(weights.average.n_averaged) if weights.average else 0,
+        "num_batches": rank.num_batches + weights.number,
+    }
+
+
+def merged(state: State, shards: Sequence[Shard], wanted: Set[str] | None = None) -> dict[str, Any]:
+    """Return the content of a checkpoint from the shards of all parts; tensors not `wanted` have shapes only."""
+    wanted = state.shapes.keys() if wanted is None else wanted
+    first = next((shard for shard in shards if shard["groups"]), shards[0])
+    rest = {name: tensor for shard in shards for name, tensor in shard["rest"].items()}
+
+    def model(*kinds: str) -> dict[str, Tensor]:
+        """Put together the first of these kinds that a shard has of a piece."""
+        pieces = (
+            (piece, next(shard[kind][attribute] for kind in kinds if attribute in (shard[kind] or {})))
+            for shard in shards
+            for attribute, piece in _pieces(shard).items()
+        )
+        return state.shown(state.assembled(pieces, rest, wanted))
+
+    return {
+        **{key: first[key] for key in ALIKE},
+        "model": model("held"),
+        "average": None if first["average"] is None else model("average", "held"),
+        "optimizer": _optimizer(shards, wanted),
+        "num_batches": min(shard["num_batches"] for shard in shards),
+    }
+
+
+def _pieces(shard: Shard) -> dict[str, Piece]:
+    entries = shard["pieces"].items()
+    return {attribute: Piece(name, tuple(shape), index, dtype) for attribute, (name, shape, index, dtype) in entries}
+
+
+def _optimizer(shards: Sequence[Shard], wanted: Set[str]) -> dict[str, dict[str, Any]]:
+    """Return for parameters of the model what the optimizers remember of them."""
+    state: dict[str, dict[str, Any]] = {}
+    for shard in shards:
+        pieces = _pieces(shard)
+        for attribute, known in shard["optimizer"].items():
+            if (piece := pieces[attribute]).name in wanted:
+                for key, value in known.items():
+                    _add_state(state.setdefault(piece.name, {}), key, value, piece)
+    return state
+
+
+def _add_state(whole: dict[str, Any], key: str, value: Any, piece: Piece) -> None:
+    """Add what an optimizer remembers of a piece to what is known of the whole; numbers are the same on every part."""
+    if isinstance(value, Tensor) and tuple(value.shape) == piece.sizes:
+        whole.setdefault(key, torch.zeros(piece.shape, dtype=value.dtype))
+        put_back(piece, whole[key], value)
+    else:
+        whole[key] = value
+
+
+def write_shards(trainer: Trainer, folder: Path, shards: Sequence[Shard], extra: Mapping[str, Any]) -> None:
     """Write the shards of this process's parts, then the index; all processes or none succeed."""
     num_parts = len(trainer.program.parts)
     moments = trainer.world.exchange("save_checkpoint", [shard["num_batches"] for shard in shards])
@@ -34,12 +107,8 @@ def write_shards(trainer: Trainer, folder: Path, shards: list[dict[str, Any]], e
     def write() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for shard in shards:
-            table = trainer.program.parts[shard["part"]]
-            pieces = {n: [p.name, list(p.shape), p.index, p.dtype] for n, p in table.held.items()}
-            rest = trainer.state.rest if shard["part"] == 0 else {}
-            head = {"hyperplace": SHARD, "version": VERSION, "pieces": pieces, "rest": rest, "extra": dict(extra)}
             with open_whole(folder / names[shard["part"]]) as file:
-                torch.save(head | shard, file)
+                torch.save({"hyperplace": SHARD, "version": VERSION, "extra": dict(extra), **shard}, file)
 
     index = {"hyperplace": KIND, "version": VERSION, "num_batches": moment, "files": names}
     together(trainer.world, "save_checkpoint", write)
@@ -62,9 +131,13 @@ def together(world: World, call: str, work: Callable[[], None]) -> None:
 
 def read_shards(trainer: Trainer, folder: Path) -> dict[str, Any]:
     """Return the content of a checkpoint, with the tensors that parts of this process use; others have shapes only."""
-    files = [_read_shard(folder / name) for name in _index(folder)["files"]]
+    shards = [_read_shard(folder / name) for name in _index(folder)["files"]]
+    tables = [trainer.program.parts[part] for part in trainer.world.parts]
+    used = {piece.name for table in tables for piece in (*table.weights.values(), *table.buffers.values())}
+    wanted = used | trainer.state.rest.keys()
     try:
-        return _content(trainer, folder, files)
+        _check_whole(folder, trainer.state, shards, wanted)
+        return merged(trainer.state, shards, wanted) | {"extra": shards[0]["extra"]}
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as fault:
         raise FileError(f"{folder}: the shards do not fit together ({type(fault).__name__}: {fault})") from None
 
@@ -85,7 +158,7 @@ def _index(folder: Path) -> dict[str, Any]:
     return index
 
 
-def _read_shard(path: Path) -> dict[str, Any]:
+def _read_shard(path: Path) -> Shard:
     if not path.exists():
         raise FileError(
             f"{path} is not here; every host needs all files of the folder: copy it from the one that has it"
@@ -100,68 +173,17 @@ def _read_shard(path: Path) -> dict[str, Any]:
     return shard
 
 
-def _content(trainer: Trainer, folder: Path, shards: list[dict[str, Any]]) -> dict[str, Any]:
-    wanted = {
-        piece.name
-        for part in trainer.world.parts
-        for piece in (*trainer.program.parts[part].weights.values(), *trainer.program.parts[part].buffers.values())
-    }
-    first = next((shard for shard in shards if shard["groups"]), shards[0])
-    names = [name for name in trainer.state.shapes if name not in trainer.state.names.aliases]
-    others = {name: trainer.state.shapes[name] for name in names if name not in wanted}
-    model = others | dict(_joined(shards, "held", wanted)) | _rest(shards)
-    average = None
-    if first["average"] is not None:
-        average = others | dict(_joined(shards, "held", wanted)) | dict(_joined(shards, "average", wanted))
-    if missing := [name for name in names if name not in model and name not in trainer.state.names.hidden]:
-        raise FileError(f"{folder} does not hold all of {missing[0]}; it is of another model, or a file is missing")
-    return {
-        **{key: first[key] for key in PLAIN},
-        "model": trainer.state.shown(model),
-        "average": average,
-        "optimizer": _optimizer(shards, wanted),
-        "num_batches": min(shard["num_batches"] for shard in shards),
-        "extra": first["extra"],
-    }
-
-
-def _rest(shards: list[dict[str, Any]]) -> dict[str, Tensor]:
-    return {name: tensor for shard in shards for name, tensor in shard["rest"].items()}
-
-
-def _pieces(shard: Mapping[str, Any], wanted: set[str]) -> Iterator[tuple[str, Piece]]:
-    for attribute, (name, shape, index, dtype) in shard["pieces"].items():
-        if name in wanted:
-            yield attribute, Piece(name, tuple(shape), index, dtype)
-
-
-def _joined(shards: list[dict[str, Any]], kind: str, wanted: set[str]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of which the shards have all, put together."""
-    whole: dict[str, Tensor] = {}
-    found: dict[str, list[Piece]] = {}
+def _check_whole(folder: Path, state: State, shards: Sequence[Shard], wanted: Set[str]) -> None:
+    """Refuse shards that do not have all of what is wanted, or have it of another shape."""
+    found: dict[str, list[Piece]] = {name: [] for name in wanted}
     for shard in shards:
-        for attribute, piece in _pieces(shard, wanted):
-            if attribute in (shard[kind] or {}):
-                tensor = shard[kind][attribute]
-                whole.setdefault(piece.name, torch.empty(piece.shape, dtype=tensor.dtype))
-                put_back(piece, whole[piece.name], tensor)
-                found.setdefault(piece.name, []).append(piece)
-    yield from ((name, tensor) for name, tensor in whole.items() if is_covered(found[name]))
-
-
-def _optimizer(shards: list[dict[str, Any]], wanted: set[str]) -> dict[str, dict[str, Any]]:
-    state: dict[str, dict[str, Any]] = {}
-    for shard in shards:
-        for attribute, piece in _pieces(shard, wanted):
-            for key, value in shard["optimizer"].get(attribute, {}).items():
-                add_state(state.setdefault(piece.name, {}), key, value, piece)
-    return state
-
-
-def add_state(whole: dict[str, Any], key: str, value: Any, piece: Piece) -> None:
-    """Add what an optimizer remembers of a piece to what is known of the whole; numbers are the same on every part."""
-    if isinstance(value, Tensor) and tuple(value.shape) == piece.sizes:
-        whole.setdefault(key, torch.zeros(piece.shape, dtype=value.dtype))
-        put_back(piece, whole[key], value)
-    else:
-        whole[key] = value
+        for piece in _pieces(shard).values():
+            if piece.name in wanted:
+                found[piece.name].append(piece)
+    known = {name for shard in shards for name in shard["rest"]} | state.names.hidden
+    for name, pieces in found.items():
+        shape = tuple(state.shapes[name].shape)
+        if other := next((piece.shape for piece in pieces if piece.shape != shape), None):
+            raise FileError(f"{folder}: {name} is {other}, not {shape}; it belongs to another model")
+        if not (name in known or is_covered(pieces)):
+            raise FileError(f"{folder} does not hold all of {name}; it is of another model, or a file is missing")

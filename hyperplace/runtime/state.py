@@ -1,6 +1,6 @@
 """A model's tensors by its own names: from the model, from the pieces that parts hold, and as its state dict shows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,6 @@ class State:
         _check_complete(program, state)
         self.names = names
         self.shapes = {n: torch.empty_like(t, device="meta") for n, t in state.items() if isinstance(t, Tensor)}
-        self._tables = program.parts
         mains = [name for name in self.shapes if name not in names.aliases]
         pieces = [piece for part in program.parts for piece in part.held.values()]
         self._not_held = [name for name in mains if not is_covered([one for one in pieces if one.name == name])]
@@ -101,17 +100,25 @@ class State:
         known = {name: state[name] for name in self._not_held if name in state and not state[name].is_meta}
         self.rest |= {name: tensor.detach().cpu().clone() for name, tensor in known.items()}
 
-    def assembled(self, held: Mapping[int, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        """Return all tensors by their main names, from what every part holds by attribute."""
+    def assembled(
+        self,
+        pieces: Iterable[tuple[Piece, Tensor]],
+        rest: Mapping[str, Tensor] | None = None,
+        wanted: Set[str] | None = None,
+    ) -> dict[str, Tensor]:
+        """Return all tensors by their main names, put together; those that are not `wanted` are shapes only.
+
+        `rest` has what no part holds, as this state knows it unless told otherwise.
+        """
+        rest = self.rest if rest is None else rest
+        wanted = self.shapes.keys() if wanted is None else wanted
         # Without torch.no_grad, which pieces, being detached, do not need: an interrupt at its end would leave it on.
-        whole = {
-            name: self.rest[name].clone() if name in self.rest else torch.empty_like(shape, device="cpu")
-            for name, shape in self.shapes.items()
-            if name not in self.names.aliases
-        }
-        for part, tensors in sorted(held.items()):
-            for attribute, piece in self._tables[part].held.items():
-                put_back(piece, whole[piece.name], tensors[attribute])
+        whole = {name: shape for name, shape in self.shapes.items() if name not in self.names.aliases}
+        for name in wanted & whole.keys():
+            whole[name] = rest[name].clone() if name in rest else torch.empty_like(whole[name], device="cpu")
+        for piece, tensor in pieces:
+            if piece.name in wanted:
+                put_back(piece, whole[piece.name], tensor)
         return whole
 
     def shown(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -279,8 +279,9 @@ class Trainer:
 
     def _whole(self, call: str, held: Held) -> dict[str, Tensor]:
         """Return what the parts of all processes hold, put together in the first one."""
-        found = self.world.gather(call, held)
-        return self.state.assembled({part: one for held in found for part, one in held.items()}) if found else {}
+        found = {part: one for held in self.world.gather(call, held) for part, one in held.items()}
+        pieces = [(p, found[part][name]) for part in found for name, p in self.program.parts[part].held.items()]
+        return self.state.assembled(pieces) if found else {}
 
     def _held(self) -> Held:
         """Return what all parts here hold."""

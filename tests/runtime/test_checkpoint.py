@@ -1,5 +1,7 @@
 """A checkpoint does not know the plan: it loads into any other, and training goes on as if nothing had happened."""
 
+import json
+
 import pytest
 import torch
 from handmade import TWO_LINEARS, squared, state_of
@@ -18,9 +20,9 @@ OPTIMIZERS = {
 
 
 class Net(nn.Module):
-    def __init__(self):
+    def __init__(self, filters=8):
         super().__init__()
-        self.a, self.n, self.b = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(8 * 16, 4)
+        self.a, self.n, self.b = nn.Conv2d(3, filters, 3), nn.BatchNorm2d(filters), nn.Linear(filters * 16, 4)
         self.drop = nn.Dropout(0.2)
 
     def forward(self, x):
@@ -35,9 +37,9 @@ def data(count):
     ]
 
 
-def trainer_of(k, optimizer, grain="coarse", in_flight=1):
+def trainer_of(k, optimizer, grain="coarse", in_flight=1, filters=8):
     torch.manual_seed(0)
-    net = Net()
+    net = Net(filters)
     plan = hyperplace.place(
         net, data(1)[0][0], k=k, imbalance=1.0, batch=4, grain=grain, partitioner="horizontal", blocks=4
     )
@@ -70,19 +72,21 @@ def test_a_resumed_run_has_the_same_losses(tmp_path, optimizer):
         assert all(torch.equal(averaged[n], trainer.averaged_state_dict()[n]) for n in averaged)
 
 
+@pytest.mark.parametrize("name", ["c.pt", "c"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize(("k", "grain"), [(1, "coarse"), (3, "coarse"), (2, "fine")])
-def test_a_checkpoint_loads_into_another_plan(tmp_path, optimizer, k, grain):
+def test_a_checkpoint_loads_into_another_plan(tmp_path, optimizer, k, grain, name):
     with trainer_of(2, optimizer) as trainer:
         for x, y in data(3):
             trainer.step(x, y)
         save_checkpoint(trainer, tmp_path / "c.pt")
+        save_checkpoint(trainer, tmp_path / "c", sharded=True)
         saved = trainer.state_dict()
     with trainer_of(k, optimizer, grain) as trainer:
-        load_checkpoint(trainer, tmp_path / "c.pt")
+        load_checkpoint(trainer, tmp_path / name)
         assert all(torch.equal(saved[n], trainer.state_dict()[n]) for n in saved)
         save_checkpoint(trainer, tmp_path / "d.pt")
-    one, other = (torch.load(tmp_path / name, weights_only=True) for name in ("c.pt", "d.pt"))
+    one, other = (torch.load(tmp_path / file, weights_only=True) for file in ("c.pt", "d.pt"))
     assert one.keys() == other.keys()
     assert one["optimizer"].keys() == other["optimizer"].keys()
     for name, state in one["optimizer"].items():
@@ -126,6 +130,19 @@ def test_files_that_are_no_checkpoints_are_refused(tmp_path):
 class Evil:
     def __reduce__(self):
         return (print, ("executed",))
+
+
+def test_shards_that_are_not_all_or_of_another_model_are_refused(tmp_path):
+    with trainer_of(2, "adam") as trainer:
+        save_checkpoint(trainer, tmp_path / "c", sharded=True)
+    for filters in (4, 12):
+        with trainer_of(2, "adam", filters=filters) as other, pytest.raises(FileError, match=r"not .* another model"):
+            load_checkpoint(other, tmp_path / "c")
+    index = json.loads((tmp_path / "c" / "checkpoint.json").read_text())
+    for files in (index["files"][:1], []):
+        (tmp_path / "c" / "checkpoint.json").write_text(json.dumps(index | {"files": files}))
+        with trainer_of(3, "adam") as other, pytest.raises(FileError, match=r"c does not hold all of [abn]\."):
+            load_checkpoint(other, tmp_path / "c")
 
 
 def test_nothing_in_a_checkpoint_is_executed(tmp_path, capsys):
