@@ -53,7 +53,7 @@ class TrainingRun:
     ) -> "TrainingRun":
         """Check what can be checked before the search for a plan, then search; of several processes in the first."""
         from hyperplace.files.plan import parse_plan, plan_text
-        from hyperplace.training import is_started, load_sets, shared_text
+        from hyperplace.training import check_size, is_started, load_sets, shared_text
 
         loaded = subject.load()
         wanted = _plan_settings(loaded.name, wish, settings) if subject.plan is None else subject.plan.settings
@@ -61,6 +61,7 @@ class TrainingRun:
         check_folder(folder)
         check_free(folder)
         flow.devices_for(wanted.k)
+        check_size(wanted.k, flow.parts_per_process)
         sets = load_sets(settings, [tuple(x.shape[1:]) for x in loaded.sample])
         if is_first:
             _check_checkpoint(folder / CHECKPOINT, resume=resume)

@@ -123,6 +123,12 @@ WRONG_RUNS = {
     "micro_batches 0": ({"schedule": "sync", "micro_batches": 0}, "micro_batches 0 is less than 1"),
     "more micro-batches than rows": ({"schedule": "sync", "micro_batches": 5}, "5 are more than the 4 rows"),
     "seed": ({"seed": None}, "seed None is NoneType, not a whole number"),
+    "parts_per_process 0": ({"parts_per_process": 0}, "parts_per_process 0 is less than 1; leave it out"),
+    "parts_per_process text": ({"parts_per_process": "2"}, "parts_per_process '2' is str, not a whole number"),
+    "parts_per_process of nobody": (
+        {"parts_per_process": 3},
+        "parts_per_process 3 is for several processes, but this one is alone and has all 2 parts; start it under",
+    ),
     "threads": ({"threads": "1"}, "threads '1' is str, not a whole number; give threads=1"),
 }
 

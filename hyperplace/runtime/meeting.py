@@ -10,11 +10,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from hyperplace.errors import TrainingError
+from hyperplace.errors import TrainingError, UsageError
 from hyperplace.runtime.processes import Processes
 from hyperplace.runtime.run_settings import RunSettings
 from hyperplace.runtime.weights import Training
 from hyperplace.runtime.world import Alone, World
+from hyperplace.values.arguments import count_faults
 from hyperplace.values.program import Program
 
 SHOWN = 12  # digits of a digest: enough to see that two differ
@@ -49,8 +50,17 @@ def is_joined() -> bool:
 
 
 def check_size(num_parts: int, parts_each: int) -> None:
-    """Refuse a plan of other parts than there are processes for, if there are several."""
-    if not is_joined() or (size := dist.get_world_size()) * parts_each == num_parts:
+    """Refuse a plan of other parts than there are processes for; one that is alone has all parts anyway."""
+    if faults := [*count_faults("parts_per_process", parts_each)]:
+        raise UsageError(f"{faults[0]}; leave it out for one part in each process")
+    if not is_joined():
+        if parts_each not in (1, num_parts):
+            raise UsageError(
+                f"parts_per_process {parts_each} is for several processes, but this one is alone and has all "
+                f"{num_parts} parts; start it under torchrun, or leave it out"
+            )
+        return
+    if (size := dist.get_world_size()) * parts_each == num_parts:
         return
     each = f" with {parts_each} parts each" if parts_each > 1 else ""
     hint = f", or give parts_per_process={num_parts // size}" if num_parts % size == 0 else ""

@@ -1,6 +1,7 @@
 """Train a planned model on a data set, epoch by epoch: progress, checkpoints, resuming, the plain loop beside it."""
 
 from hyperplace.runtime.joining import is_started, joined, shared_text
+from hyperplace.runtime.meeting import check_size
 from hyperplace.training.epoch import Snapshot
 from hyperplace.training.run import Outcome, train
 from hyperplace.training.sets import Sets, load_sets
@@ -14,6 +15,7 @@ __all__ = [
     "Sets",
     "Snapshot",
     "TrainSettings",
+    "check_size",
     "is_started",
     "joined",
     "load_sets",

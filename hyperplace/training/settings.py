@@ -71,8 +71,6 @@ class Flow:
         RunSettings(self.schedule, self.in_flight, self.micro_batches or 1)
         if self.micro_batches is not None and self.micro_batches < 1:
             raise UsageError(f"--micro-batches {self.micro_batches} is less than 1")
-        if self.parts_per_process < 1:
-            raise UsageError(f"--parts-per-process {self.parts_per_process} is less than 1")
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"--threads {self.threads} is less than 1")
         if faults := [fault for device in self.devices for fault in device_faults("--device", device)]:

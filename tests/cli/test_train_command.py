@@ -101,6 +101,8 @@ def test_beside_the_plain_loop(run, tmp_path) -> None:
         (("smallcnn", *TINY, "--schedule", "now"), 2, ["'now'", "async, sync"]),
         (("smallcnn", *TINY, "--device", "tpu"), 2, ["--device tpu"]),
         (("smallcnn", *TINY, "--device", "cpu,cpu,cpu"), 2, ["3 devices for 2 parts"]),
+        (("smallcnn", *TINY, "--parts-per-process", "0"), 2, ["parts_per_process 0 is less than 1"]),
+        (("smallcnn", *TINY, "--k", "4", "--parts-per-process", "2"), 2, ["has all 4 parts", "under torchrun"]),
         (("smallcnn", *TINY, "--resume"), 1, ["there is no", "checkpoint.pt", "--resume"]),
         (("smallcnn", *TINY, "--resume", "--against-plain"), 2, ["--against-plain"]),
         (("smallcnn", *TINY, "--seeds", "0,1"), 2, ["--seeds is for --against-plain"]),
