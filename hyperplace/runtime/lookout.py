@@ -7,12 +7,20 @@ between, nothing will ever come: they were given different rows, or make differe
 from hyperplace.errors import TrainingError
 from hyperplace.runtime.processes import Processes
 from hyperplace.runtime.progress import Fault, Progress
+from hyperplace.runtime.transport import Transport
 from hyperplace.runtime.transport.distributed import Network
+from hyperplace.runtime.world import World
 
 LOOKS = 10  # in a row that find everybody waiting for the same
 
 
-class Lookout:
+def look_out(world: World, transport: Transport, progress: Progress) -> None:
+    """Look every now and then while a trainer of several processes lives; one that is alone has nobody to look at."""
+    if isinstance(world, Processes) and isinstance(transport, Network):
+        world.watch(_Lookout(world, transport, progress).look)
+
+
+class _Lookout:
     """One process's look at the others."""
 
     def __init__(self, processes: Processes, network: Network, progress: Progress) -> None:

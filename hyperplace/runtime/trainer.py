@@ -14,11 +14,10 @@ from hyperplace.runtime.commands import Batch, Command, Load, Predict, Tick, Upd
 from hyperplace.runtime.crew import Crew, end_all, made_ranks, tell
 from hyperplace.runtime.criterion import check_loss
 from hyperplace.runtime.journal import timeline_of
-from hyperplace.runtime.lookout import Lookout
+from hyperplace.runtime.lookout import look_out
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.optimizers import check_optimizers
 from hyperplace.runtime.precision import autocasts
-from hyperplace.runtime.processes import Processes
 from hyperplace.runtime.progress import Lost, Progress
 from hyperplace.runtime.rank import Rank
 from hyperplace.runtime.run_settings import RunSettings
@@ -26,7 +25,7 @@ from hyperplace.runtime.runnable import Runnable
 from hyperplace.runtime.saved import Saved
 from hyperplace.runtime.state import State, StateNames
 from hyperplace.runtime.structure import checked, filled, num_pieces, rows_fed
-from hyperplace.runtime.transport.distributed import Network, loss_part, made_transport
+from hyperplace.runtime.transport.distributed import loss_part, made_transport
 from hyperplace.runtime.weights import Staleness, Training
 from hyperplace.runtime.world import Alone, World
 from hyperplace.steps.schedule import schedule
@@ -91,13 +90,11 @@ class Trainer:
         self._num_given = 0  # commands to wait for
         self._tick = self._num_predictions = 0
         self._is_closed = self._has_said_end = False
-        self._unknown: deque[tuple[int, int]] = (
-            deque()
-        )  # mini-batches whose loss is to come, with their command's number
+        # Mini-batches whose loss is to come, each with its command's number.
+        self._unknown: deque[tuple[int, int]] = deque()
         self._crew = Crew(self.ranks, self._transport, self._progress)
         weakref.finalize(self, self._crew.stop if self.world.size == 1 else partial(self._crew.end, JOIN_S))
-        if isinstance(self.world, Processes) and isinstance(self._transport, Network):
-            self.world.watch(Lookout(self.world, self._transport, self._progress).look)
+        look_out(self.world, self._transport, self._progress)
 
     def __enter__(self) -> "Trainer":
         return self
