@@ -7,6 +7,8 @@ from hyperplace.errors import UsageError
 from hyperplace.values.program import Copy, PartProgram, Piece
 from hyperplace.values.ranges import Range, Ranges
 
+Owned = dict[str, dict[str, Piece]]  # by name and attribute
+
 
 @dataclass(frozen=True)
 class Loan:
@@ -21,8 +23,9 @@ class Loan:
 
 def find_loans(parts: Sequence[PartProgram]) -> tuple[Loan, ...]:
     """Return what parts lend each other; a part that runs nothing borrows nothing."""
+    owned = [_by_name(part) for part in parts]
     return tuple(
-        _loan(parts, borrower, attribute, piece)
+        _loan(owned, borrower, attribute, piece)
         for borrower, part in enumerate(parts)
         if part.segments
         for attribute, piece in part.weights.items()
@@ -30,13 +33,22 @@ def find_loans(parts: Sequence[PartProgram]) -> tuple[Loan, ...]:
     )
 
 
-def _loan(parts: Sequence[PartProgram], borrower: int, attribute: str, copy: Copy) -> Loan:
+def _by_name(part: PartProgram) -> Owned:
+    """Return the weights that a part owns, by their name in the model; a part has many, of which few have one name."""
+    found: Owned = {}
+    for attribute, piece in part.owned.items():
+        found.setdefault(piece.name, {})[attribute] = piece
+    return found
+
+
+def _loan(owned: Sequence[Owned], borrower: int, attribute: str, copy: Copy) -> Loan:
     """Find the one piece of the owner that holds what is copied."""
-    owned = parts[copy.owner].weights if copy.owner in range(len(parts)) and copy.owner != borrower else {}
+    is_part = copy.owner in range(len(owned)) and copy.owner != borrower
+    pieces = owned[copy.owner].get(copy.name, {}) if is_part else {}
     found = [
-        Loan(copy.owner, borrower, name, attribute, spans)
-        for name, piece in owned.items()
-        if not isinstance(piece, Copy) and (spans := _within(copy, piece)) is not None
+        Loan(copy.owner, borrower, lent, attribute, spans)
+        for lent, piece in pieces.items()
+        if (spans := _within(copy, piece)) is not None
     ]
     if len(found) != 1:
         index = f"[{copy.index}]" if copy.index else ""
@@ -49,7 +61,7 @@ def _loan(parts: Sequence[PartProgram], borrower: int, attribute: str, copy: Cop
 
 def _within(copy: Piece, piece: Piece) -> tuple[Ranges, ...] | None:
     """Return where a copy lies within a piece; None if not all of it is there."""
-    if copy.name != piece.name or copy.shape != piece.shape:
+    if copy.shape != piece.shape:
         return None
     found = [_ranges_within(inner, outer) for inner, outer in zip(copy.spans, piece.spans, strict=True)]
     spans = tuple(ranges for ranges in found if ranges is not None)
