@@ -1,7 +1,7 @@
 """Who takes part in a bench on hosts: the plain loop on one of them, every plan on all, and what torch offers."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean
@@ -18,7 +18,6 @@ from hyperplace.files.cluster import cluster_text
 from hyperplace.models import LoadedModel
 from hyperplace.values.bench import ASYNC, SYNC, BenchRow
 from hyperplace.values.cluster import Cluster, Device
-from hyperplace.values.cluster import Host as ClusterHost
 from hyperplace.values.plan import AUTO, Plan
 from hyperplace.values.timeline import Timeline
 
@@ -102,27 +101,22 @@ class Place:
     seats: tuple[Seat, ...]
     card: Card
     network: str
+    cluster: Cluster | None = None  # as it was probed
 
     @property
     def counts_bytes(self) -> bool:
         return self.hosts[0].interface != LOOPBACK  # which carries everybody's
 
     @property
-    def cluster(self) -> Cluster:
-        """The hosts as a simulation sees them; layers were measured on a whole core."""
-        rate = math.inf if self.card.bits_per_s is None else self.card.bits_per_s / 8
-        latency_s = 1e-6 * self.card.delay_us
-        return Cluster(
-            tuple(
-                ClusterHost(f"host {number}", (Device(speed=seat.share),), rate, rate, latency_s)
-                for number, seat in enumerate(self.seats)
-            )
-        )
-
-    @property
     def bits_per_s(self) -> float | None:
         """The cards' rate as it looks beside layers that were measured on a whole core."""
         return self.card.bits_per_s and self.card.bits_per_s / self.seats[0].share
+
+
+def seated(cluster: Cluster, seats: Sequence[Seat]) -> Cluster:
+    """Return the hosts as they were probed, with the share of a core that each has: layers are measured on a whole."""
+    hosts = zip(cluster.hosts, seats, strict=True)
+    return Cluster(tuple(replace(host, devices=(Device(speed=seat.share),)) for host, seat in hosts))
 
 
 def host_contenders(
@@ -175,7 +169,7 @@ def _ours(
     for schedule in (SYNC, ASYNC):
         row, flow = planned.row(schedule, sized, place.cluster), planned.flow(schedule, sized)
         entry = Entry(PLAN, sized.batch, schedule, flow.in_flight, flow.micro_batches, str(path))
-        entry = replace(entry, cluster=cluster_text(place.cluster))
+        entry = replace(entry, cluster=cluster_text(place.cluster) if place.cluster else "")
         yield HostContender(replace(row, is_auto=is_auto), entry)
 
 

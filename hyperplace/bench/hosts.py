@@ -14,12 +14,13 @@ from statistics import mean
 import torch
 
 from hyperplace.bench.cores import seats, seats_line
-from hyperplace.bench.host_contender import HostContender, HostSettings, Place, host_contenders
-from hyperplace.bench.jobs import CLOSE, GIVE, OPEN, PLAIN, PLAN, WATCH, Job, Reply, Start
+from hyperplace.bench.host_contender import HostContender, HostSettings, Place, host_contenders, seated
+from hyperplace.bench.jobs import CLOSE, GIVE, OPEN, PLAIN, PLAN, PROBE, WATCH, Job, Reply, Start
 from hyperplace.bench.measure import Measured, OnProgress, check_images
 from hyperplace.bench.netns import Card, NoHosts, hosts, on_loopback
 from hyperplace.bench.workers import WorkerFault, Workers
 from hyperplace.errors import HyperplaceError
+from hyperplace.files.cluster import read_cluster
 from hyperplace.files.timeline import parse_timeline
 from hyperplace.models import LoadedModel, load_model
 from hyperplace.values.bench import ASYNC, Bench
@@ -41,10 +42,13 @@ def bench_hosts(
     with ExitStack() as stack:
         place = stack.enter_context(_place(settings, on_note))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hyperplace-bench-")))
-        everyone = host_contenders(loaded, settings, place, folder, on_progress)
         first = place.hosts[0]
         start = Start(settings.spec, settings.shapes, settings.bench.seed, first.interface, settings.silence_s)
         workers = stack.enter_context(Workers(place.hosts, place.seats, start, folder))
+        on_progress("measuring the network")
+        probed = read_cluster(workers.ask(Job(PROBE), len(place.hosts))[0].cluster)
+        place = replace(place, cluster=seated(probed, place.seats))
+        everyone = host_contenders(loaded, settings, place, folder, on_progress)
         _take_turns(_Run(workers, settings, place), everyone, on_progress)
     return _measured(loaded, everyone, settings, place)
 

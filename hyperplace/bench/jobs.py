@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-OPEN, GIVE, WATCH, CLOSE = "open", "give", "watch", "close"
+PROBE, OPEN, GIVE, WATCH, CLOSE = "probe", "open", "give", "watch", "close"
 PLAIN, PLAN, DDP, GPIPE, ONE_F_ONE_B = "plain", "plan", "ddp", "gpipe", "1f1b"  # the ways to train
 
 
@@ -42,7 +42,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Job:
-    """open: make ready to train. give: train on some mini-batches. watch: finish them and tell. close: end it."""
+    """What to do next.
+
+    probe: find out what the network takes. open: make ready to train. give: train on some mini-batches. watch: finish
+    them and tell. close: end it.
+    """
 
     do: str
     entry: Entry | None = None  # of open
@@ -66,6 +70,7 @@ class Reply:
     sent_bytes: int = 0  # by the host's card; of a watch, since the first mini-batch
     moved_bytes: float = 0.0  # per mini-batch, by the trainer's own count
     timeline: str = ""
+    cluster: str = ""  # of a probe, as the text of a file
 
     @classmethod
     def parse(cls, text: str) -> "Reply":

@@ -31,6 +31,7 @@ from hyperplace.bench.jobs import (
     OPEN,
     PLAIN,
     PLAN,
+    PROBE,
     WATCH,
     Entry,
     Job,
@@ -41,10 +42,11 @@ from hyperplace.bench.jobs import (
 from hyperplace.bench.measure import Batch, give, made_up
 from hyperplace.bench.netns import LOOPBACK, sent_bytes, settled_bytes
 from hyperplace.bench.outside import DataParallel, Pipeline
-from hyperplace.files.cluster import read_cluster
+from hyperplace.files.cluster import cluster_text, read_cluster
 from hyperplace.files.timeline import timeline_text
 from hyperplace.models import load_model
 from hyperplace.runtime import Trainer
+from hyperplace.runtime.probe import probe
 from hyperplace.training.learner import PlainLearner
 
 DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
@@ -85,6 +87,7 @@ class Worker:
         self._source: Iterator[Batch] = iter(())
         self._num_given = self._sent_before = 0
         self._jobs: dict[str, Callable[[Job], Reply]] = {
+            PROBE: self._probe,
             OPEN: self._open,
             GIVE: self._give,
             WATCH: self._watch,
@@ -97,6 +100,9 @@ class Worker:
             return self._jobs[job.do](job)
         except Exception as fault:  # a worker's edge: anything can come out of a backend
             return Reply(fault=f"{type(fault).__name__}: {fault}".splitlines()[0])
+
+    def _probe(self, job: Job) -> Reply:
+        return Reply(cluster=cluster_text(probe()))
 
     def _open(self, job: Job) -> Reply:
         assert job.entry is not None
@@ -157,7 +163,7 @@ def _planned(entry: Entry, model: nn.Module) -> Trainer:
         micro_batches=entry.micro_batches,
         threads=1,
         record=entry.record,
-        cluster=read_cluster(entry.cluster),
+        cluster=read_cluster(entry.cluster) if entry.cluster else None,
     )
 
 

@@ -98,6 +98,7 @@ class Workers:
             "RANK": rank,
             "WORLD_SIZE": len(self._hosts),
             "LOCAL_RANK": 0,
+            "GROUP_RANK": rank,
             "MASTER_ADDR": self._hosts[0].address,
             "MASTER_PORT": port,
             "GLOO_SOCKET_IFNAME": host.interface,

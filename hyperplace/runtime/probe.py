@@ -1,0 +1,171 @@
+"""Find out what the processes of a run are on: how fast each computes, and what their network takes.
+
+Each process is a device, and those of one host share its card. Speeds are relative to the first process, where plans
+are made. What a device does for the network is counted by its own processor time.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from statistics import median
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn import functional
+
+from hyperplace.values.cluster import Cluster, Device, Host
+
+PINGS = 50
+FIRST_BYTES, MOST_BYTES = 1 << 20, 1 << 28
+SPEED_S = 0.5
+LEAST_RATE = 1.0  # bytes per second, so that nothing is divided by 0
+
+
+@dataclass(frozen=True)
+class _Road:
+    """What bytes from one process to another take."""
+
+    rate: float
+    send_s_per_byte: float
+    receive_s_per_byte: float
+
+
+def probe(seconds: float = 5.0) -> Cluster:
+    """Return the cluster that the processes of torch.distributed are on; all of them call it.
+
+    Each exchange between the first process and another takes about the time given, shared by all.
+    """
+    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        return Cluster((Host(socket.gethostname(), (_device(),)),))
+    mine = {"host": _host_name(), "speed": _speed(), "memory": _memory_bytes()}
+    known = _told(mine)
+    each_s = seconds / (3 * (dist.get_world_size() - 1))
+    latency, out, back = [0.0], [], []
+    for other in range(1, dist.get_world_size()):
+        latency.append(_between(other, lambda peer: _latency(peer)))
+        out.append(_road(0, other, each_s))
+        back.append(_road(other, 0, each_s))
+    return _cluster(known, latency, out, back)
+
+
+def _cluster(known: list[Mapping[str, object]], latency: list[float], out: list[_Road], back: list[_Road]) -> Cluster:
+    """Return the hosts; the first one's card is as fast as the best exchange with it."""
+    best_out, best_in = (max(roads, key=lambda road: road.rate) for roads in (out, back))
+    roads = [(best_out, best_in), *zip(back, out, strict=True)]  # of every process: what it sends, what it receives
+    latency[0] = min(latency[1:])
+    first = float(known[0]["speed"])  # type: ignore[arg-type]
+    hosts: dict[str, Host] = {}
+    for rank, facts in enumerate(known):
+        speed = round(float(facts["speed"]) / first, 3)  # type: ignore[arg-type]
+        device = replace(_device(), speed=speed, memory_bytes=facts["memory"])  # type: ignore[arg-type]
+        name, (sends, receives) = str(facts["host"]), roads[rank]
+        if name in hosts:
+            hosts[name] = replace(hosts[name], devices=(*hosts[name].devices, device))
+        else:
+            hosts[name] = Host(
+                name,
+                (device,),
+                out_rate=sends.rate,
+                in_rate=receives.rate,
+                latency_s=latency[rank],
+                send_s_per_byte=sends.send_s_per_byte,
+                receive_s_per_byte=receives.receive_s_per_byte,
+            )
+    return Cluster(tuple(hosts.values()))
+
+
+def _device() -> Device:
+    return Device("cpu", memory_bytes=_memory_bytes())
+
+
+def _host_name() -> str:
+    """Return the host's name; where torchrun numbers the hosts, that too: names may be alike."""
+    number = os.environ.get("GROUP_RANK")
+    return socket.gethostname() + ("" if number is None else f" {number}")
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None
+
+
+def _told(mine: object) -> list[Mapping[str, object]]:
+    known: list[Mapping[str, object]] = [{}] * dist.get_world_size()
+    dist.all_gather_object(known, mine)
+    return known
+
+
+def _speed() -> float:
+    """Return how often a convolution goes, forward and backward, in a second; all processes try at the same time."""
+    dist.barrier()
+    x, weight = torch.randn(4, 64, 32, 32), torch.randn(64, 64, 3, 3, requires_grad=True)
+    times: list[float] = []
+    end = time.perf_counter() + SPEED_S
+    while time.perf_counter() < end:
+        begin = time.perf_counter()
+        functional.conv2d(x, weight, padding=1).sum().backward()  # type: ignore[no-untyped-call]
+        times.append(time.perf_counter() - begin)
+    # The mean and not the median: a share of a core is there at times, and at others not at all.
+    return len(times) / sum(times)
+
+
+def _between(other: int, measure: Callable[[int], float]) -> float:
+    """Return what the first process measures with another; those that have no part in it wait."""
+    rank, found = dist.get_rank(), torch.zeros(1, dtype=torch.float64)
+    dist.barrier()
+    if rank in (0, other):
+        found[0] = measure(other if rank == 0 else 0)
+    dist.broadcast(found, 0)
+    return float(found[0])
+
+
+def _latency(peer: int) -> float:
+    """Return half of what a byte takes there and back."""
+    byte, times = torch.zeros(1, dtype=torch.uint8), []
+    for _ in range(PINGS):
+        begin = time.perf_counter()
+        _exchange(byte, peer, is_first=dist.get_rank() == 0)
+        times.append(time.perf_counter() - begin)
+    return median(times) / 2
+
+
+def _exchange(tensor: Tensor, peer: int, *, is_first: bool) -> None:
+    for sends in (is_first, not is_first):
+        if sends:
+            dist.send(tensor, peer)
+        else:
+            dist.recv(tensor, peer)
+
+
+def _road(source: int, target: int, seconds: float) -> _Road:
+    """Return what bytes from one process to another take, with as many as take about the time given."""
+    other, num_bytes = max(source, target), FIRST_BYTES
+    took = _between(other, lambda peer: _sent(num_bytes, peer, sends=dist.get_rank() == source)[0])
+    num_bytes = int(min(max(num_bytes * seconds / max(took, 1e-6), FIRST_BYTES), MOST_BYTES))
+    own: list[tuple[float, float]] = []
+
+    def measure(peer: int) -> float:
+        own.append(_sent(num_bytes, peer, sends=dist.get_rank() == source))
+        return own[-1][0]
+
+    took = _between(other, measure)
+    busy = [float(facts["busy"]) for facts in _told({"busy": own[-1][1] if own else 0.0})]  # type: ignore[arg-type]
+    return _Road(max(num_bytes / took, LEAST_RATE), busy[source] / num_bytes, busy[target] / num_bytes)
+
+
+def _sent(num_bytes: int, peer: int, *, sends: bool) -> tuple[float, float]:
+    """Send or receive bytes and wait for one back; return the seconds, and those of the own processor."""
+    tensor, byte = torch.zeros(num_bytes, dtype=torch.uint8), torch.zeros(1, dtype=torch.uint8)
+    begin, busy = time.perf_counter(), time.process_time()
+    if sends:
+        dist.send(tensor, peer)
+        dist.recv(byte, peer)
+    else:
+        dist.recv(tensor, peer)
+        dist.send(byte, peer)
+    return time.perf_counter() - begin, time.process_time() - busy
