@@ -151,10 +151,11 @@ class TrainingRun:
             print(json_text.dumps(self._summary(outcome.rows) | asdict(outcome)))
         done, checkpoint = len(outcome.rows), self.folder / CHECKPOINT
         if outcome.is_interrupted:
-            say(
-                f"interrupted after {done} epochs and {outcome.num_steps} mini-batches; saved in {checkpoint}: "
-                "the same command with --resume goes on"
-            )
+            if self.is_first:
+                say(
+                    f"interrupted after {done} epochs and {outcome.num_steps} mini-batches; saved in {checkpoint}: "
+                    "the same command with --resume goes on"
+                )
             raise typer.Exit(128 + (outcome.signal or signal.SIGINT))  # as a shell says it: 130 after Ctrl-C
         if self.is_first:
             say(f"written to {self.folder}/: {', '.join((PLAN, CHECKPOINT, *files))}")

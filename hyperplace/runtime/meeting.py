@@ -36,7 +36,7 @@ def met_world(
         return Alone(len(program.parts))
     processes = Processes(len(program.parts), parts_per_process)
     own = facts(program, state, settings, training)
-    known = [json.loads(text) for text in processes.told("facts", json.dumps(own))]
+    known = [json.loads(text) for text in processes.told("compile", json.dumps(own))]
     for topic in own:
         if difference := _difference([one[topic] for one in known]):
             raise TrainingError(f"the ranks do not have the same {topic}: {difference}")

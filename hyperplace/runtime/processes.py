@@ -60,22 +60,21 @@ class Processes:
     def home(self, part: int) -> int:
         return part // self._parts_each
 
-    def told(self, what: str, text: str) -> list[str]:
-        """Return what all processes say of something, once all have come; before there are any connections."""
-        self._store.set(f"{what}/{self.number}", text)
-        return [self._awaited(f"{what}/{number}", number) for number in range(self.size)]
+    def told(self, call: str, text: str, limit_s: float = START_S) -> list[str]:
+        self._store.set(f"{call}/{self.number}", text)
+        return [self._awaited(call, number, limit_s) for number in range(self.size)]
 
     def connect(self) -> None:
         """Connect everybody with everybody."""
         self.group = dist.new_group(backend="gloo", timeout=NEVER)
 
-    def _awaited(self, key: str, number: int) -> str:
-        deadline = time.monotonic() + START_S
-        while not self._store.check([key]):
+    def _awaited(self, call: str, number: int, limit_s: float) -> str:
+        deadline = time.monotonic() + limit_s
+        while not self._store.check([key := f"{call}/{number}"]):
             if reason := self.reason():
                 raise TrainingError(reason)
             if time.monotonic() > deadline:
-                raise TrainingError(f"rank {number} has not come to compile() within {START_S:.0f} s")
+                raise TrainingError(f"rank {number} has not come to {call}() within {limit_s:.0f} s")
             time.sleep(POLL_S)
         return self._store.get(key).decode()
 

@@ -16,6 +16,9 @@ class World(Protocol):
     def home(self, part: int) -> int:
         """Return the process that has a part."""
 
+    def told(self, call: str, text: str, limit_s: float) -> list[str]:
+        """Return what all processes say once all have come, be others in whatever call; goes in any thread."""
+
     def gather(self, call: str, content: Any) -> list[Any]:
         """Return what all processes bring along, in the first one; nothing elsewhere."""
 
@@ -45,6 +48,9 @@ class Alone:
 
     def home(self, part: int) -> int:
         return 0
+
+    def told(self, call: str, text: str, limit_s: float) -> list[str]:
+        return [text]
 
     def gather(self, call: str, content: Any) -> list[Any]:
         return [content]

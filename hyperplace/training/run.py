@@ -1,7 +1,8 @@
 """Train a plan for some epochs, with a checkpoint after each, from the start or from where an earlier run ended."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from hyperplace import api
 from hyperplace.errors import FileError, TrainingError, UsageError
 from hyperplace.runtime.checkpoint import read_for, restore, save_checkpoint
 from hyperplace.training.epoch import Epoch, OnSnapshot, Progress, Snapshot
-from hyperplace.training.interrupt import Interrupt
+from hyperplace.training.interrupt import Halt, Interrupt
 from hyperplace.training.learner import Judge
 from hyperplace.training.sets import Sets
 from hyperplace.training.settings import Flow, TrainSettings
@@ -75,28 +76,32 @@ def train(
     SIGTERM is as Ctrl-C. `on_ready` is called once nothing can be wrong with model, plan, settings and checkpoint.
     """
     judge = Judge()
-    with make_trainer(model, plan, settings, flow, judge) as trainer, _interrupt(trainer) as interrupt:
+    with make_trainer(model, plan, settings, flow, judge) as trainer, _interrupt(trainer) as (interrupt, is_stopped):
         progress = Progress(method_name(plan, flow))
         if resume:
             _resume(trainer, checkpoint, settings, progress, len(sets.train))
         on_ready()
-        # Of several processes one may have had a signal a step before another: they end at once, not in good order.
-        epoch = Epoch(
-            trainer, judge, progress, settings, sets, on_step, lambda: interrupt.is_wanted and trainer.world.size == 1
-        )
+        epoch = Epoch(trainer, judge, progress, settings, sets, on_step, is_stopped)
         is_over = False
         while not is_over:
             shown = _run_or_end(epoch, trainer, interrupt)
             save_checkpoint(trainer, checkpoint, _extra(settings, progress))
             if shown:
                 on_epoch(shown, progress.rows)
-            is_over = interrupt.is_wanted or progress.epoch >= settings.epochs
+            is_over = is_stopped() or progress.epoch >= settings.epochs
         return _outcome(trainer, progress, interrupt.signal)
 
 
-def _interrupt(trainer: "Trainer") -> Interrupt:
-    """Return what signals do: of several processes one may hear of them a step before another, so none waits."""
-    return Interrupt(trainer.stop) if trainer.world.size == 1 else Interrupt(trainer.stop, 0.0)
+@contextmanager
+def _interrupt(trainer: "Trainer") -> Iterator[tuple[Interrupt, Callable[[], bool]]]:
+    """Hand out what signals do in the block, and what says whether to stop: of several processes all at one place."""
+    if trainer.world.size == 1:
+        with Interrupt(trainer.stop) as interrupt:
+            yield interrupt, lambda: interrupt.is_wanted
+    else:
+        halt = Halt(trainer.world, trainer.stop)
+        with Interrupt(trainer.stop, 0.0, halt.agree) as interrupt:
+            yield interrupt, halt.is_here
 
 
 def _run_or_end(epoch: Epoch, trainer: "Trainer", interrupt: Interrupt) -> Snapshot | None:

@@ -4,14 +4,17 @@ Each test starts processes on this machine that talk over loopback.
 """
 
 import json
+import signal
 import socket
 import sys
+import time
 
 import pytest
 import torch
-from ranks import HERE, free_port, lines, run, run_each, words
+from ranks import HERE, LIMIT_S, free_port, lines, run, run_each, started, words
 
 import hyperplace
+from hyperplace.runtime.checkpoint import read_checkpoint
 
 sys.path.insert(0, str(HERE))
 import scenes
@@ -214,6 +217,48 @@ def test_train_is_the_same_command_in_processes(plan, tmp_path):
     results = run_each([command(*more, "--out", tmp_path / "out")] * 2)
     alone = run_each([command(*more, "--out", tmp_path / "alone")])
     assert json.loads(results[0][1])["rows"][1]["train_loss"] == json.loads(alone[0][1])["rows"][1]["train_loss"]
+
+
+LONG = ("--data", "synthetic", "--images", "6000", "--epochs", "1", "--threads", "1", "--in-flight", "1", "--json")
+
+
+def told_to_stop(arguments, out, numbers):
+    """Start two ranks, send a signal to those of these numbers in turn; return exit codes and what they say."""
+    port = free_port()
+    ranks = [started(n, command("train", *arguments, "--out", out), port, size=2) for n in range(2)]
+    try:
+        deadline = time.monotonic() + LIMIT_S
+        while not (out / "plan.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        for number in numbers:
+            ranks[number].send_signal(signal.SIGTERM)
+            time.sleep(0.1)  # some mini-batches
+        said = [rank.communicate(timeout=30)[1] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    return [rank.returncode for rank in ranks], said
+
+
+def test_ranks_that_are_told_to_stop_save_what_all_have_done(plan, tmp_path):
+    codes, said = told_to_stop((plan, *LONG), tmp_path / "out", [1, 0])
+    assert codes == [128 + signal.SIGTERM] * 2, said
+    num_steps = read_checkpoint(tmp_path / "out" / "checkpoint.pt")["extra"]["progress"]["num_steps"]
+    assert 0 < num_steps < 375
+    assert f"interrupted after 0 epochs and {num_steps} mini-batches" in said[0]
+    assert said[1] == "", "only the first rank speaks"
+    resumed = run_each([command("train", plan, *LONG, "--resume", "--out", tmp_path / "out")] * 2)
+    alone = run_each([command("train", plan, *LONG, "--out", tmp_path / "alone")])
+    here, there = (json.loads(one[0][1])["rows"][0]["train_loss"] for one in (resumed, alone))
+    assert here == there, "as if nobody had stopped it"
+
+
+def test_a_rank_that_alone_is_told_to_stop_ends_all(plan, tmp_path):
+    codes, said = told_to_stop((plan, *LONG), tmp_path / "out", [1])
+    assert codes == [1, 1], said
+    assert "error: rank 1 was told to stop" in said[0]
+    assert not (tmp_path / "out" / "checkpoint.pt").exists()
 
 
 def test_a_generated_program_runs_in_processes(plan, tmp_path):

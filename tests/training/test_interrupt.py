@@ -6,7 +6,9 @@ import time
 
 import pytest
 
-from hyperplace.training.interrupt import SIGNALS, Interrupt
+from hyperplace.errors import TrainingError
+from hyperplace.runtime.world import Alone
+from hyperplace.training.interrupt import SIGNALS, Halt, Interrupt
 
 
 class Orders:
@@ -68,3 +70,49 @@ def test_other_threads_are_left_alone() -> None:
     thread.start()
     thread.join(timeout=10)
     assert not thread.is_alive()
+
+
+class Others(Alone):
+    """A process among others that have passed so many places when they hear of the signal."""
+
+    def __init__(self, *passed: int) -> None:
+        super().__init__(1)
+        self.passed, self.own, self.may_answer = passed, "", threading.Event()
+
+    def told(self, call: str, text: str, limit_s: float) -> list[str]:
+        self.own = text
+        assert self.may_answer.wait(20)
+        if not self.passed:
+            raise TrainingError("nobody has come")
+        return [text, *map(str, self.passed)]
+
+
+@pytest.mark.parametrize(("passed", "place"), [((3, 7), 7), ((0,), 5)])
+def test_all_stop_where_the_first_of_them_is(passed: tuple[int, ...], place: int) -> None:
+    order, world = Orders(), Others(*passed)
+    halt = Halt(world, order)
+    world.may_answer.set()
+    assert not any(halt.is_here() for _ in range(5))
+    halt.agree()
+    assert world.own == "5"
+    assert [halt.is_here() for _ in range(5, place + 2)] == [False] * (place - 5) + [True, True]
+    assert not order.given.is_set()
+
+
+@pytest.mark.parametrize("passed", [(6,), ()])
+def test_nobody_goes_further_before_all_are_heard_of(passed: tuple[int, ...]) -> None:
+    order, world = Orders(), Others(*passed)
+    halt, found = Halt(world, order), []
+    agreeing = threading.Thread(target=halt.agree)
+    agreeing.start()
+    while not world.own:
+        time.sleep(0.001)
+    asking = threading.Thread(target=lambda: found.append(halt.is_here()))
+    asking.start()
+    asking.join(timeout=0.2)
+    assert asking.is_alive()
+    world.may_answer.set()
+    asking.join(timeout=20)
+    agreeing.join(timeout=20)
+    assert found == [not passed], "who is not heard of ends it here"
+    assert order.given.is_set() == (not passed)
