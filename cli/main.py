@@ -23,7 +23,9 @@ from .generate import generate
 from .launch import launch
 from .models import models
 from .partition import partition
+from .probe import probe
 from .profile import profile
+from .simulate import simulate
 from .terminal import INTERRUPTED
 from .train import train
 
@@ -52,8 +54,9 @@ def _speaking(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (partition, profile, generate, check, train, bench, export, compare, models):
+for _command in (partition, profile, generate, check, train, bench, export, compare, models, probe):
     app.command(_command.__name__)(_speaking(_command))
+app.command("simulate", context_settings={"allow_extra_args": True})(_speaking(simulate))
 app.command("launch", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_speaking(launch))
 
 

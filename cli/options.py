@@ -52,6 +52,14 @@ PlanCosts = Annotated[
     typer.Option("--costs", help="What vertices weigh: measured seconds, or counted flops.", show_default="flops"),
 ]
 PlanBatchNorm = Annotated[str | None, typer.Option("--batch-norm", help="As for partition.", show_default="exact")]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="The machines: a file (see probe), or a short form such as 4x1@1gbit or 2x4@10gbit,pcie.",
+        show_default="none",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
 TimeLimit = Annotated[
     float,

@@ -14,12 +14,14 @@ from .planned import load, settled_aloud
 from .terminal import progress, say
 
 if TYPE_CHECKING:
-    from hyperplace.api import Placement
+    from hyperplace.api import Placement, TimePlan
+    from hyperplace.values.cluster import Cluster
     from hyperplace.values.comparison import ComparisonRow
     from hyperplace.values.hypergraph import Hypergraph
     from hyperplace.values.partition import Partition
     from hyperplace.values.profile import Profile
 
+CLUSTER = "cluster.toml"
 FILES = {"hypergraph": "hypergraph.patoh", "partition": "partition.txt", "figure": "plan.png", "plan": "plan.json"}
 
 
@@ -42,6 +44,8 @@ def partition(
     from_partition: Annotated[
         Path | None, typer.Option(help="Use this partition vector (one part per line) instead of a partitioner.")
     ] = None,
+    cluster: options.ClusterOption = None,
+    schedule: Annotated[str, typer.Option(help="With --cluster: how it is to run, async or sync.")] = "async",
     out: options.Out = None,
     json: options.Json = False,
 ) -> None:
@@ -51,6 +55,11 @@ def partition(
 
     loaded = load(model, input)
     given = _read_profile(profile) if profile else None
+    place = api.load_cluster(cluster) if cluster else None
+    if place is not None:
+        if from_partition:
+            raise UsageError("--cluster searches by time, so --from-partition has no use; leave one of them out")
+        k, costs = place.num_devices if k is None else k, costs or (None if given else "measured")
     settings = Settings(
         model=loaded.name,
         k=4 if k is None else k,
@@ -71,6 +80,20 @@ def partition(
     if from_partition and not out and folder.resolve() == from_partition.parent.resolve():
         raise UsageError(f"{from_partition} lies in {folder}/, whose files would be replaced; name a folder with --out")
     with progress(f"measuring {loaded.name}") as shown:
+        if place is not None:
+            watch = api.Watch(time_limit, on_progress=shown.on_progress)
+            found = api.run_by_time(
+                loaded.module,
+                loaded.sample,
+                settings,
+                place,
+                api.FlowWish(schedule),
+                given_profile=given,
+                watch=watch,
+                on_layer=shown.on_layer,
+            )
+            _show_time(found, place, folder, is_json=json)
+            return
         placement = api.run(
             loaded.module,
             loaded.sample,
@@ -85,6 +108,33 @@ def partition(
         print(json_text.dumps(_summary(placement, folder)))
     else:
         _show(placement, [*api.grain_rows(placement), *api.baselines(placement)], folder)
+
+
+def _show_time(found: "TimePlan", cluster: "Cluster", folder: Path, *, is_json: bool) -> None:
+    """Write the files and the cluster, and show what the plan and others would take."""
+    from rich.console import Console
+
+    from hyperplace import api
+    from hyperplace.files.cluster import cluster_text
+    from hyperplace.files.write import write_text
+    from hyperplace.report import forecast_document, show
+
+    write_text(folder / CLUSTER, cluster_text(cluster))
+    _write(folder, found.placement)
+    placement, best = found.placement, found.best
+    bound = api.bound_seconds(placement.graph, placement.profile, placement.plan.settings, cluster)
+    if is_json:
+        figures = {"seconds_per_batch": best.seconds, "bound_seconds": bound, "binds": best.prediction.binds}
+        figures |= {"schedule": best.schedule, "in_flight": best.in_flight, "micro_batches": best.micro_batches}
+        print(json_text.dumps(_summary(placement, folder) | figures | {"cluster": str(folder / CLUSTER)}))
+        return
+    show(forecast_document(found.forecasts, cluster, bound).without_figures(), Console(highlight=False))
+    flow = f"--in-flight {best.in_flight}" if best.schedule == "async" else f"--micro-batches {best.micro_batches}"
+    say(f"\nwritten to {folder}/: {', '.join((*FILES.values(), CLUSTER))}")
+    say(
+        f"train it with: hyperplace train {folder / FILES['plan']} --cluster {folder / CLUSTER} "
+        f"--schedule {best.schedule} {flow}"
+    )
 
 
 def _read_profile(path: Path) -> "Profile":

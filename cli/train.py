@@ -57,6 +57,7 @@ def train(
     parts_per_process: Annotated[
         int, typer.Option(help="Under torchrun: neighbouring parts that each process has, on threads.")
     ] = 1,
+    cluster: options.ClusterOption = None,
     out: options.Out = None,
     json: options.Json = False,
 ) -> None:
@@ -65,6 +66,7 @@ def train(
     On threads of this process, or under torchrun in a process per part, on one host or several: the same command
     everywhere; the first process writes the files.
     """
+    from hyperplace.files.cluster import load_cluster
     from hyperplace.training import Flow, TrainSettings, is_started, joined
 
     if against_plain and resume:
@@ -108,6 +110,7 @@ def train(
                 devices=tuple(device.split(",")),
                 check_nan=check_nan,
                 parts_per_process=parts_per_process,
+                cluster=load_cluster(cluster) if cluster else None,
             ),
             out=folder,
             resume=resume,

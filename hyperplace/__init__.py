@@ -21,16 +21,20 @@ if TYPE_CHECKING:
         emit,
         generate,
         load_checkpoint,
+        load_cluster,
         load_plan,
         load_program,
         lower,
         memory,
         partition,
         place,
+        predict,
+        probe,
         profile,
         save_checkpoint,
         save_plan,
         schedule,
+        simulate,
     )
 
 __all__ = [
@@ -42,16 +46,20 @@ __all__ = [
     "emit",
     "generate",
     "load_checkpoint",
+    "load_cluster",
     "load_plan",
     "load_program",
     "lower",
     "memory",
     "partition",
     "place",
+    "predict",
+    "probe",
     "profile",
     "save_checkpoint",
     "save_plan",
     "schedule",
+    "simulate",
 ]
 __version__ = "0.1.0"
 

@@ -14,28 +14,36 @@ from hyperplace.compiling import (
     load_checkpoint,
     lower,
     micro_batches_for,
+    probe,
     run_memory,
     runnable,
     save_checkpoint,
 )
+from hyperplace.files.cluster import load_cluster
 from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.files.program import parse_program
 from hyperplace.files.write import read_text, write_text
-from hyperplace.planning import Placement, capture, graph_for, partition, place, place_graph, profile, run, settled
+from hyperplace.placing import place
+from hyperplace.planning import Placement, capture, graph_for, partition, place_graph, profile, run, settled
 from hyperplace.search import Watch
 from hyperplace.steps.build import build
 from hyperplace.steps.emit import emit
 from hyperplace.steps.schedule import schedule
 from hyperplace.steps.simulate import dry_run, memory, predict, simulate
+from hyperplace.time_search import TimePlan, methods, place_by_time, run_by_time, sweep
+from hyperplace.timing import FlowWish, bound_seconds, forecast
 from hyperplace.values.comparison import METHOD_NAMES
 from hyperplace.values.plan import Plan
 from hyperplace.values.program import Program
 
 __all__ = [
     "METHOD_NAMES",
+    "FlowWish",
     "Placement",
+    "TimePlan",
     "Watch",
     "baselines",
+    "bound_seconds",
     "build",
     "capture",
     "check_plan",
@@ -43,21 +51,27 @@ __all__ = [
     "compile",
     "dry_run",
     "emit",
+    "forecast",
     "generate",
     "grain_rows",
     "graph_for",
     "load_checkpoint",
+    "load_cluster",
     "load_plan",
     "load_program",
     "lower",
     "memory",
+    "methods",
     "micro_batches_for",
     "partition",
     "place",
+    "place_by_time",
     "place_graph",
     "predict",
+    "probe",
     "profile",
     "run",
+    "run_by_time",
     "run_memory",
     "runnable",
     "save_checkpoint",
@@ -65,6 +79,7 @@ __all__ = [
     "schedule",
     "settled",
     "simulate",
+    "sweep",
 ]
 
 

@@ -16,7 +16,6 @@ from hyperplace.files.write import read_text, write_text
 from hyperplace.search import (
     UNWATCHED,
     Candidate,
-    OnProgress,
     Watch,
     check_name,
     hypergraph_of,
@@ -231,60 +230,6 @@ def _best_of(
     best, *others = sorted(placements, key=lambda placement: placement.plan.metrics.training_volume_bytes)
     refused = {grain: reason for grain, reason in grains.items() if isinstance(reason, str)}
     return replace(best, others=tuple(others), refused=refused)
-
-
-def place(
-    model: "nn.Module",
-    sample: Any,
-    *,
-    k: int = 4,
-    imbalance: float = 0.1,
-    grain: str = "auto",
-    partitioner: str = "auto",
-    costs: str = "flops",
-    batch: int | None = None,
-    blocks: int | None = 64,
-    fc: str = "neurons",
-    seed: int = 0,
-    row_blocks: int = 8,
-    batch_norm: str = "exact",
-    time_limit_s: float = 20.0,
-    on_progress: OnProgress = lambda text: None,
-) -> Plan:
-    """Return the plan that places a model on k parts, with its metrics; for mini-batches like the sample, or `batch`.
-
-    All searches together end at `time_limit_s`; 0 means none. `on_progress` gets a line whenever one finds something.
-
-    Grain "auto" tries coarse, fine and hybrid, and takes the one that moves least in training. Batch norm "per-shard"
-    saves what batch norms over split rows exchange, at the price of statistics that are not the unsplit model's.
-
-    >>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
-    """
-    rows = _rows_of(sample) if batch is None else batch
-    settings = Settings(
-        model=type(model).__name__,
-        k=k,
-        imbalance=imbalance,
-        grain=grain,
-        partitioner=partitioner,
-        costs=costs,
-        batch=rows,
-        blocks=blocks,
-        fc=fc,
-        seed=seed,
-        row_blocks=row_blocks,
-        batch_norm=batch_norm,
-    )
-    return run(model, sample, settings, watch=Watch(time_limit_s, on_progress=on_progress)).plan
-
-
-def _rows_of(sample: Any) -> int:
-    """Return the rows of the first tensor; whatever is no sample is for capture to refuse."""
-    first = sample
-    while isinstance(first, dict | list | tuple) and first:
-        first = next(iter(first.values() if isinstance(first, dict) else first))
-    shape = list(getattr(first, "shape", ()))
-    return int(shape[0]) if shape and shape[0] else 1
 
 
 def place_graph(graph: Graph, costs: Profile, settings: Settings, *, time_limit_s: float = 20.0) -> Plan:

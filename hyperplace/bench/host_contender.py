@@ -18,7 +18,9 @@ from hyperplace.files.cluster import cluster_text
 from hyperplace.models import LoadedModel
 from hyperplace.values.bench import ASYNC, SYNC, BenchRow
 from hyperplace.values.cluster import Cluster, Device
+from hyperplace.values.graph import Graph
 from hyperplace.values.plan import AUTO, Plan
+from hyperplace.values.profile import Profile
 from hyperplace.values.timeline import Timeline
 
 MOST_HOSTS = 64
@@ -31,6 +33,7 @@ SERVERS: tuple[Kind, ...] = (
     ("servers in turn", "hybrid", "server-roundrobin"),
     ("servers by bytes", "hybrid", "server-greedy"),
 )
+BY_TIME = "by time"
 AUTO_KIND: Kind = ("auto", AUTO, "auto")
 
 
@@ -134,6 +137,9 @@ def host_contenders(
                 list(plans(graph, costs, sized, (*PLANS, *SERVERS, AUTO_KIND), on_progress))
             ):
                 found += _ours(planned, sized, place, folder, is_auto=is_auto)
+            if place.cluster and sized.takes(BY_TIME):
+                on_progress(f"planning {BY_TIME}")
+                found += _by_time(graph, costs, sized, place, folder)
             cuts = stage_cuts(loaded.module, loaded.sample[0], graph, costs, k=sized.k, bits_per_s=place.bits_per_s)
             outside = (_data_parallel(sized), *_pipelines(sized, cuts))
             found += [one for one in outside if sized.takes(one.row.method)]
@@ -163,6 +169,7 @@ def _run_alike(one: Plan | None, other: Plan | None) -> bool:
 def _ours(
     planned: Planned, sized: BenchSettings, place: Place, folder: Path, *, is_auto: bool
 ) -> Iterator[HostContender]:
+    folder.mkdir(exist_ok=True)
     path = folder / f"{planned.name.replace(' ', '-')}-{sized.batch}.json"
     if planned.plan:
         api.save_plan(planned.plan, path)
@@ -171,6 +178,18 @@ def _ours(
         entry = Entry(PLAN, sized.batch, schedule, flow.in_flight, flow.micro_batches, str(path))
         entry = replace(entry, cluster=cluster_text(place.cluster) if place.cluster else "")
         yield HostContender(replace(row, is_auto=is_auto), entry)
+
+
+def _by_time(graph: Graph, costs: Profile, sized: BenchSettings, place: Place, folder: Path) -> Iterator[HostContender]:
+    """Yield the plans that the simulation says take least time, one for each schedule."""
+    assert place.cluster is not None
+    wanted = sized.plan_settings("hybrid", "auto", sized.k)
+    for schedule in (SYNC, ASYNC):
+        wish = api.FlowWish(schedule, None if schedule == SYNC else sized.in_flight)
+        best = api.place_by_time(graph, costs, wanted, place.cluster, wish, api.Watch(sized.time_limit_s)).best
+        planned = Planned(BY_TIME, sized.k, best.plan, api.runnable(graph, best.plan, costs), best.micro_batches)
+        rows = _ours(planned, sized, place, folder / schedule, is_auto=False)
+        yield from (one for one in rows if one.row.schedule == schedule)
 
 
 def _data_parallel(sized: BenchSettings) -> HostContender:

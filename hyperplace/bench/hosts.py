@@ -47,7 +47,8 @@ def bench_hosts(
         workers = stack.enter_context(Workers(place.hosts, place.seats, start, folder))
         on_progress("measuring the network")
         probed = read_cluster(workers.ask(Job(PROBE), len(place.hosts))[0].cluster)
-        place = replace(place, cluster=seated(probed, place.seats))
+        if settings.bench.costs == "measured":  # FLOPs take nobody knows how long
+            place = replace(place, cluster=seated(probed, place.seats))
         everyone = host_contenders(loaded, settings, place, folder, on_progress)
         _take_turns(_Run(workers, settings, place), everyone, on_progress)
     return _measured(loaded, everyone, settings, place)

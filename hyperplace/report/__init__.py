@@ -3,6 +3,7 @@
 from hyperplace.report.bench import bench_document
 from hyperplace.report.comparison import comparison_document
 from hyperplace.report.document import Column, Document, Figure, Section, Table, Text
+from hyperplace.report.forecast import forecast_document, sweep_table
 from hyperplace.report.history import history_document
 from hyperplace.report.overview import overview_document
 from hyperplace.report.plan import plan_document
@@ -21,6 +22,7 @@ __all__ = [
     "bench_document",
     "comparison_document",
     "csv_text",
+    "forecast_document",
     "history_document",
     "markdown_text",
     "overview_document",
@@ -28,5 +30,6 @@ __all__ = [
     "plan_document",
     "profile_document",
     "show",
+    "sweep_table",
     "timeline_document",
 ]

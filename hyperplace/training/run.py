@@ -49,7 +49,7 @@ def method_name(plan: Plan, flow: Flow) -> str:
 def make_trainer(model: nn.Module, plan: Plan, settings: TrainSettings, flow: Flow, judge: Judge) -> "Trainer":
     """Return a trainer with plain SGD."""
     num_parts = plan.settings.k
-    words = asdict(flow) | {"devices": flow.devices_for(num_parts)}
+    words = vars(flow) | {"devices": flow.devices_for(num_parts)}
     return api.compile(model, plan, optimizer=sgd(settings), loss=judge, seed=settings.seed, **words)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperplace.errors import UsageError
+from hyperplace.values.cluster import Cluster
 
 DATA = ("fashion-mnist", "synthetic")
 
@@ -63,6 +64,7 @@ class Flow:
     devices: tuple[str, ...] = ()
     check_nan: bool = False
     parts_per_process: int = 1  # under torchrun
+    cluster: Cluster | None = None  # whose network it makes allowance for
 
     def __post_init__(self) -> None:
         from hyperplace.runtime import RunSettings, device_faults

@@ -139,8 +139,13 @@ def parse_cluster(text: str) -> Cluster:
             inside = INSIDE[word]
         elif word.endswith("bit"):
             rate = parse_rate(word)
-        else:
+        elif word.endswith("s") and word[0].isdigit():
             latency = parse_amount(word, SECONDS_OF, "0.1ms")
+        else:
+            raise UsageError(
+                f"cluster {text!r}: {word!r} is no rate such as 1gbit, no latency such as 0.1ms, and none of "
+                f"{', '.join(INSIDE)}"
+            )
     host = {"out_rate": rate, "in_rate": rate, "latency_s": latency, "inside_rate": inside}
     devices = (Device(),) * num_devices
     return Cluster(tuple(Host(f"host {number}", devices, **host) for number in range(num_hosts)))

@@ -14,6 +14,7 @@ import torch
 from ranks import HERE, LIMIT_S, free_port, lines, run, run_each, started, words
 
 import hyperplace
+from hyperplace.files.cluster import load_cluster
 from hyperplace.runtime.checkpoint import read_checkpoint
 
 sys.path.insert(0, str(HERE))
@@ -303,3 +304,12 @@ def test_a_port_in_use_is_said(plan, tmp_path):
         )
     assert code == 1
     assert f"port 127.0.0.1:{port} is in use" in err
+
+
+def test_probe_sees_all_processes_and_what_lies_between_them(tmp_path):
+    command = ("-m", "hyperplace", "probe", "--seconds", "1", "-o", tmp_path / "cluster.toml")
+    assert [code for code, *_ in run_each([command] * 2)] == [0, 0]
+    found = load_cluster(tmp_path / "cluster.toml")
+    assert found.num_devices == 2
+    assert found.devices[0].speed == 1.0
+    assert len(found.hosts) == 1, "they have one name"

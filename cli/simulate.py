@@ -1,0 +1,163 @@
+"""`hyperplace simulate`: what plans would take on a cluster, and who would be busy."""
+
+import json as json_text
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hyperplace.errors import UsageError
+
+from . import options
+from .folder import check_folder
+from .planned import Subject, find_planned, parsed_shapes
+from .terminal import progress, say
+
+if TYPE_CHECKING:
+    from hyperplace.values.cluster import Cluster
+    from hyperplace.values.forecast import Forecast
+
+ASYNC, SYNC = "async", "sync"
+
+
+def simulate(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help="A model as for partition, or a plan file.", show_default=False)],
+    cluster: Annotated[
+        str, typer.Option(help="A cluster file, or a short form such as 4x1@1gbit or 2x4@10gbit,pcie: hosts x devices.")
+    ],
+    schedule: Annotated[str, typer.Option(help="async, sync or both.")] = "both",
+    in_flight: Annotated[
+        int | None, typer.Option(help="Mini-batches under way at once.", show_default="the best of several")
+    ] = None,
+    batch: options.Batch = 16,
+    costs: options.Costs = "measured",
+    sweep: Annotated[
+        str | None, typer.Option(help="Vary the cluster: hosts=1,2,4,8 bandwidth=0.1,1,10gbit.", show_default="no")
+    ] = None,
+    seed: options.Seed = 0,
+    time_limit: options.TimeLimit = 20.0,
+    model: options.PlannedModel = None,
+    input: options.Input = None,
+    out: options.Out = None,
+    json: options.Json = False,
+) -> None:
+    """Predict what a mini-batch takes on a cluster, by every method or by one plan, and what binds it."""
+    from hyperplace import api
+    from hyperplace.values.plan import Settings
+
+    place = api.load_cluster(cluster)
+    ways = (ASYNC, SYNC) if schedule == "both" else (schedule,)
+    flows = [api.FlowWish(way, in_flight) for way in ways]
+    subject = find_planned(Path(what), model, input) if what.endswith(".json") else Subject(what, parsed_shapes(input))
+    if out:
+        check_folder(out)
+    loaded = subject.load()
+    plan = subject.plan
+    settings = (
+        plan.settings
+        if plan
+        else Settings(
+            model=loaded.name,
+            k=place.num_devices,
+            imbalance=0.1,
+            grain="coarse",
+            partitioner="auto",
+            costs=costs,
+            batch=batch,
+            seed=seed,
+        )
+    )
+    with progress(f"measuring {loaded.name}") as shown:
+        graph = api.graph_for(settings, loaded.module, loaded.sample)
+        profile = api.profile(graph, costs=costs, batch=settings.batch, threads=1, on_layer=shown.on_layer)
+        if sweep:
+            tables = parsed_sweep(" ".join((sweep, *context.args)))
+            rows = api.sweep(graph, profile, settings, tables, flows, time_limit, shown.on_progress)
+        elif plan:
+            found = [api.forecast(graph, profile, plan, place, flow) for flow in flows]
+        else:
+            found = api.methods(
+                graph, profile, settings, place, flows, api.Watch(time_limit, on_progress=shown.on_progress)
+            )
+    if sweep:
+        _show_sweep(rows, out, is_json=json)
+        return
+    bound = api.bound_seconds(graph, profile, settings, place)
+    _show(sorted(found, key=lambda one: one.rank), place, bound, out, is_json=json)
+
+
+def parsed_sweep(text: str) -> dict[str, list[str]]:
+    """Return the values of hosts and bandwidth, such as `hosts=1,2,4 bandwidth=0.1,1,10gbit`."""
+    found: dict[str, list[str]] = {}
+    for word in text.split():
+        name, _, values = word.partition("=")
+        if name not in ("hosts", "bandwidth") or not values:
+            raise UsageError(f"--sweep {word} is not of the form hosts=1,2,4 or bandwidth=0.1,1,10gbit")
+        found[name] = values.split(",")
+    rates = found.get("bandwidth", ["1gbit"])
+    unit = rates[-1].lstrip("0123456789.")
+    found["bandwidth"] = [rate if rate.endswith("bit") else rate + unit for rate in rates]
+    found["hosts"] = [
+        str(number) for number in options.integers(",".join(found.get("hosts", ["1,2,4,8"])), "--sweep hosts")
+    ]
+    return found
+
+
+def _show(found: "Sequence[Forecast]", place: "Cluster", bound: float, out: Path | None, *, is_json: bool) -> None:
+    from rich.console import Console
+
+    from hyperplace.files.timeline import trace_text
+    from hyperplace.files.write import write_text
+    from hyperplace.report import csv_text, forecast_document, show
+
+    document = forecast_document(found, place, bound)
+    if out:
+        write_text(out / "simulation.csv", csv_text(document))
+        write_text(out / "trace.json", trace_text(found[0].prediction.timeline))
+    if is_json:
+        print(json_text.dumps(_summary(found, place, bound)))
+        return
+    show(document, Console(highlight=False))
+    if out:
+        say(f"written to {out}/: simulation.csv, trace.json")
+
+
+def _summary(found: "Sequence[Forecast]", place: "Cluster", bound: float) -> dict[str, Any]:
+    rows = [_row(one) for one in found]
+    return {"cluster": str(place), "bound_seconds": bound, **rows[0], "rows": rows}
+
+
+def _row(one: "Forecast") -> dict[str, Any]:
+    return {
+        "method": one.name,
+        "schedule": one.schedule,
+        "in_flight": one.in_flight,
+        "micro_batches": one.micro_batches,
+        "seconds_per_batch": one.seconds,
+        "images_per_s": one.images_per_s,
+        "speed_up": one.speed_up,
+        "busy": list(one.prediction.busy),
+        "cards": [{"host": host, "way": way, "busy": share} for (host, way), share in one.prediction.cards.items()],
+        "binds": one.prediction.binds,
+        "memory_bytes": [part.total for part in one.memory],
+        "moved_bytes": one.plan.metrics.training_volume_bytes,
+    }
+
+
+def _show_sweep(rows: "Sequence[tuple[int, str, Forecast]]", out: Path | None, *, is_json: bool) -> None:
+    from rich.console import Console
+
+    from hyperplace.files.write import write_text
+    from hyperplace.report import Document, Section, csv_text, show, sweep_table
+
+    if is_json:
+        print(json_text.dumps({"rows": [{"hosts": n, "bandwidth": rate, **_row(one)} for n, rate, one in rows]}))
+        return
+    table = sweep_table(rows)
+    document = Document((), (Section((table,), "speed-up over one device"),), table)
+    show(document, Console(highlight=False))
+    if out:
+        write_text(out / "sweep.csv", csv_text(document))
+        say(f"written to {out}/: sweep.csv")

@@ -1,0 +1,94 @@
+"""What plans are predicted to take on a cluster: a table of methods, and one of parts and cards."""
+
+from collections.abc import Sequence
+
+from hyperplace.report.document import Column, Document, Section, Table, Text, notes
+from hyperplace.report.timeline import timeline_section
+from hyperplace.values.cluster import Cluster
+from hyperplace.values.forecast import Forecast
+from hyperplace.values.prediction import WAYS
+from hyperplace.values.sizes import MIB
+
+
+def forecast_document(forecasts: Sequence[Forecast], cluster: Cluster, bound_s: float | None = None) -> Document:
+    """Return a row per method, and of the first one who is busy how long, and its timeline."""
+    best = forecasts[0]
+    table = forecast_table(forecasts)
+    head = [Text(f"{best.plan.settings.model}, batch {best.plan.settings.batch}, on {cluster}", "fact")]
+    if bound_s is not None:
+        gap = 100 * (best.seconds / bound_s - 1)
+        head.append(Text(f"no plan takes less than {1e3 * bound_s:,.1f} ms; the first is {gap:.1f} % above that"))
+    return Document(
+        tuple(head),
+        (
+            Section((table, *notes(_notes()))),
+            Section((busy_table(best),), f"{best.name}, {best.schedule}: {best.prediction.binds}"),
+            timeline_section(best.prediction.timeline),
+        ),
+        table,
+    )
+
+
+def forecast_table(forecasts: Sequence[Forecast]) -> Table:
+    """Return a row per forecast."""
+    return Table(
+        (
+            Column.words("method", [one.name for one in forecasts]),
+            Column.words("schedule", [one.schedule for one in forecasts]),
+            Column.numbers(
+                "in flight", [one.in_flight if one.micro_batches == 1 else None for one in forecasts], spare=3
+            ),
+            Column.numbers("micro-batches", [one.micro_batches for one in forecasts], spare=1),
+            Column.numbers("mini-batch", [1e3 * one.seconds for one in forecasts], "ms"),
+            Column.numbers("images/s", [one.images_per_s for one in forecasts]),
+            Column.numbers("speed-up", [one.speed_up for one in forecasts], form=".2f"),
+            Column.numbers(
+                "moved", [one.plan.metrics.training_volume_bytes / MIB for one in forecasts], "MiB", spare=2
+            ),
+            Column.words("what binds", [one.lacks or one.prediction.binds for one in forecasts]),
+        )
+    )
+
+
+def busy_table(one: Forecast) -> Table:
+    """Return how much of the time every part and card is busy, and what a part needs of memory."""
+    names = [f"part {part}" for part in range(len(one.prediction.busy))]
+    shares = list(one.prediction.busy)
+    memory: list[float | None] = [part.total / MIB for part in one.memory]
+    for (host, way), share in one.prediction.cards.items():
+        names.append(f"card of {host}, {WAYS[way]}")
+        shares.append(share)
+        memory.append(None)
+    return Table(
+        (
+            Column.words("who", names),
+            Column.numbers("busy", [100 * share for share in shares], "%"),
+            Column.numbers("memory", memory, "MiB"),
+        )
+    )
+
+
+def sweep_table(rows: Sequence[tuple[int, str, Forecast]]) -> Table:
+    """Return the speed-up of every method for every number of hosts and bandwidth."""
+    methods = list(dict.fromkeys((one.name, one.schedule) for _, _, one in rows))
+    places = list(dict.fromkeys((hosts, rate) for hosts, rate, _ in rows))
+    found = {(hosts, rate, one.name, one.schedule): one.speed_up for hosts, rate, one in rows}
+    return Table(
+        (
+            Column.words("method", [name for name, _ in methods], is_key=True),
+            Column.words("schedule", [schedule for _, schedule in methods]),
+            *(
+                Column.numbers(
+                    f"{hosts} at {rate}", [found.get((hosts, rate, *method)) for method in methods], form=".2f"
+                )
+                for hosts, rate in places
+            ),
+        )
+    )
+
+
+def _notes() -> list[str]:
+    return [
+        "speed-up: over the fastest device alone; in flight: the fewest that are about as fast as any number",
+        "what binds: who is busy all the time, or that parts wait for each other",
+    ]

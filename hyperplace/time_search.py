@@ -1,0 +1,301 @@
+"""The plan that takes least time on a cluster: Graph + Profile + Cluster -> Forecasts, the fastest first.
+
+Searches know bytes and work; which of the two a cluster waits for only a simulation can tell. So several searches, from
+tight to loose in the balance of work, make candidates, each device with work in proportion to its speed, and the
+simulation judges them all. The best is then changed, a layer or a piece of one at a time, as long as that makes it
+faster; where there are few placements, all of them are tried instead.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hyperplace.errors import BalanceError, PartitionerError
+from hyperplace.planning import Clock, OnLayer, Placement, checked_profile, graph_for, placed, profile
+from hyperplace.search import UNWATCHED, OnProgress, Watch, search
+from hyperplace.steps.place import place
+from hyperplace.timing import FlowWish, forecast
+from hyperplace.values.arrays import Ints
+from hyperplace.values.capacities import Capacities
+from hyperplace.values.cluster import Cluster, parse_cluster
+from hyperplace.values.forecast import Forecast
+from hyperplace.values.graph import Graph
+from hyperplace.values.layout import Layout, Plane, layout_of
+from hyperplace.values.partition import Partition
+from hyperplace.values.plan import Plan, Settings
+from hyperplace.values.profile import Profile
+
+if TYPE_CHECKING:
+    from torch import nn
+
+METHODS = (  # in tables, beside the plan that takes least time
+    ("layer-wise", "coarse", "layerwise"),
+    ("incremental", "coarse", "incremental"),
+    ("coarse", "coarse", "auto"),
+    ("hybrid", "hybrid", "auto"),
+    ("data parallelism", "hybrid", "dataparallel"),
+    ("parameter server", "hybrid", "server"),
+    ("servers in turn", "hybrid", "server-roundrobin"),
+    ("servers by bytes", "hybrid", "server-greedy"),
+)
+TABLE_IMBALANCE = 0.02  # of the searches in tables
+IMBALANCES = (0.01, 0.05, 0.2, 0.6)  # from where balance is all to where bytes are
+GRAINS = ("coarse", "hybrid")
+BASELINES = (
+    ("layer-wise", "coarse", "layerwise"),
+    ("incremental", "coarse", "incremental"),
+    ("data parallelism", "hybrid", "dataparallel"),
+)
+FEW = 600  # placements that are all tried
+SEARCH_SHARE = 0.6  # of the time, for candidates
+STARTS = 3  # the best candidates, from which it goes on
+GAIN = 1e-4  # of the time: what is less is none
+
+
+@dataclass(frozen=True)
+class TimePlan:
+    """The forecasts of all candidates, those that fit into memory first, the fastest of them first."""
+
+    forecasts: tuple[Forecast, ...]
+    placement: Placement  # of the first
+
+    @property
+    def best(self) -> Forecast:
+        return self.forecasts[0]
+
+
+def place_by_time(
+    graph: Graph,
+    costs: Profile,
+    settings: Settings,
+    cluster: Cluster,
+    flow: FlowWish | None = None,
+    watch: Watch = UNWATCHED,
+) -> TimePlan:
+    """Return the plan that takes least time on the first k devices of a cluster, and what others take."""
+    cluster.check_parts(settings.k)
+    begin, judge = time.monotonic(), _Judge(graph, costs, cluster, flow or FlowWish())
+    found = [(judge(name, made.plan), made) for name, made in _candidates(graph, costs, settings, cluster, watch)]
+    if not found:
+        raise BalanceError(f"no method places the model on {settings.k} parts; try fewer")
+    found.sort(key=lambda pair: pair[0].rank)
+    end = begin + watch.time_limit_s if watch.time_limit_s else None
+    for start in tuple(found[:STARTS]):
+        better = _improved(judge, start, lambda: end is not None and time.monotonic() > end, watch)
+        if better[0].rank < found[0][0].rank:
+            found.insert(0, better)
+    if lacks := found[0][0].lacks:
+        raise BalanceError(
+            f"no placement found fits into the memory of its devices: {lacks}; take fewer mini-batches in flight, sync "
+            "instead of async, or more devices"
+        )
+    return TimePlan(tuple(forecast for forecast, _ in found), found[0][1])
+
+
+def run_by_time(
+    model: "nn.Module",
+    sample: Any,
+    settings: Settings,
+    cluster: Cluster,
+    flow: FlowWish | None = None,
+    *,
+    given_profile: Profile | None = None,
+    watch: Watch = UNWATCHED,
+    on_layer: OnLayer | None = None,
+) -> TimePlan:
+    """Take a model all the way to the plan that takes least time on a cluster."""
+    cluster.check_parts(settings.k)
+    graph = graph_for(settings, model, sample)
+    if given_profile:
+        costs = checked_profile(given_profile, graph, settings.batch, "the profile")
+    else:
+        costs = profile(graph, costs=settings.costs, batch=settings.batch, threads=1, on_layer=on_layer)
+    return place_by_time(graph, costs, settings, cluster, flow, watch)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """What a plan takes."""
+
+    graph: Graph
+    costs: Profile
+    cluster: Cluster
+    flow: FlowWish
+
+    def __call__(self, name: str, plan: Plan) -> Forecast:
+        return forecast(self.graph, self.costs, plan, self.cluster, self.flow, name)
+
+
+def _candidates(
+    graph: Graph, costs: Profile, settings: Settings, cluster: Cluster, watch: Watch
+) -> Iterator[tuple[str, Placement]]:
+    speeds = [device.speed for device in cluster.devices[: settings.k]]
+    searches = [(grain, imbalance) for imbalance in IMBALANCES for grain in GRAINS]
+    limit_s = SEARCH_SHARE * watch.time_limit_s / len(searches)
+    each = replace(watch, time_limit_s=limit_s, on_left_out=lambda what: None)
+    for grain, imbalance in searches:
+        own = replace(settings, grain=grain, partitioner="auto", imbalance=imbalance)
+        limit = Capacities.shared(speeds, imbalance)
+        yield from _placements(graph, costs, own, f"{grain} {imbalance:g}", each, limit)
+    yield "one device", _on_one(graph, costs, settings, int(np.argmax(speeds)))
+    for name, grain, partitioner in BASELINES:
+        own = replace(settings, grain=grain, partitioner=partitioner, imbalance=_any_imbalance(settings.k))
+        yield from _placements(graph, costs, own, name, each, None)
+
+
+def _on_one(graph: Graph, costs: Profile, settings: Settings, part: int) -> Placement:
+    """Return everything on one device, the others idle: what no network makes slower."""
+    planes = {
+        layer.name: Plane.by_lines(np.full(layer.num_filters, part, np.int64), settings.batch) for layer in graph.layers
+    }
+    loose = replace(settings, grain="coarse", partitioner="auto", imbalance=_any_imbalance(settings.k))
+    return placed(graph, costs, Layout(planes, settings.k, found_by="one device"), loose, Clock())
+
+
+def _any_imbalance(num_parts: int) -> float:
+    """Return an imbalance that everything meets."""
+    return float(max(1, num_parts - 1))
+
+
+def _placements(
+    graph: Graph, costs: Profile, settings: Settings, name: str, watch: Watch, limit: Capacities | None
+) -> Iterator[tuple[str, Placement]]:
+    """Yield the placement that a search finds, if it finds one."""
+    try:
+        layout = search(graph, costs, settings, watch, capacities=limit)
+    except (BalanceError, PartitionerError):
+        return
+    yield name, _settled(graph, costs, placed(graph, costs, layout, settings, Clock()))
+
+
+def _settled(graph: Graph, costs: Profile, made: Placement) -> Placement:
+    """Return a placement whose plan says how unequal its parts are: nobody has asked for less."""
+    imbalance = max(ceil(1e3 * (made.plan.metrics.max_over_avg - 1)) / 1e3, 0.0)
+    return placed(graph, costs, made.layout, replace(made.plan.settings, imbalance=imbalance), Clock())
+
+
+def _improved(
+    judge: _Judge, start: tuple[Forecast, Placement], is_over: Callable[[], bool], watch: Watch
+) -> tuple[Forecast, Placement]:
+    """Return the best that can be reached from a placement by moving what lies together on it."""
+    best, made = start
+    part_of, num_parts = made.partition.part_of, made.partition.num_parts
+    if num_parts ** len(part_of) <= FEW:
+        for parts in _all(part_of, num_parts):
+            if is_over():
+                break
+            if _is_better(tried := judge("time", _plan_of(judge, made, parts)), best):
+                best, part_of = tried, parts
+    else:
+        while (better := _step(judge, made, best, part_of, is_over)) is not None:
+            best, part_of = better
+            watch.on_progress(f"{best.seconds:.4g} s")
+    if best is start[0]:
+        return start
+    layout = layout_of(made.hypergraph, Partition(part_of, num_parts, "time"), made.plan.settings.batch)
+    settings = replace(made.plan.settings, imbalance=_any_imbalance(num_parts))
+    return best, _settled(judge.graph, judge.costs, placed(judge.graph, judge.costs, layout, settings, Clock()))
+
+
+def _step(
+    judge: _Judge, made: Placement, best: Forecast, part_of: Ints, is_over: Callable[[], bool]
+) -> tuple[Forecast, Ints] | None:
+    """Return the first neighbour that is better."""
+    for moved in _neighbours(made, part_of):
+        if is_over():
+            return None
+        tried = judge("time", _plan_of(judge, made, moved))
+        if _is_better(tried, best):
+            return tried, moved
+    return None
+
+
+def _is_better(one: Forecast, other: Forecast) -> bool:
+    return one.rank < (bool(other.lacks), other.seconds * (1 - GAIN))
+
+
+def _plan_of(judge: _Judge, made: Placement, part_of: Ints) -> Plan:
+    num_parts = made.partition.num_parts
+    layout = layout_of(made.hypergraph, Partition(part_of, num_parts, "time"), made.plan.settings.batch)
+    settings = replace(made.plan.settings, imbalance=_any_imbalance(num_parts))
+    return place(judge.graph, judge.costs, layout, settings)
+
+
+def _all(part_of: Ints, num_parts: int) -> Iterator[Ints]:
+    for parts in product(range(num_parts), repeat=len(part_of)):
+        yield np.array(parts, np.int64)
+
+
+def _neighbours(made: Placement, part_of: Ints) -> Iterator[Ints]:
+    """Yield what becomes of a placement if all, half or one of a layer's vertices on a part go to another part."""
+    labels = made.hypergraph.labels
+    assert labels is not None, "built from a model"
+    for layer in range(len(labels.layers)):
+        mine = np.flatnonzero(labels.layer_of == layer)
+        for source in np.unique(part_of[mine]).tolist():
+            group = mine[part_of[mine] == source]
+            for target in range(made.partition.num_parts):
+                for count in dict.fromkeys((len(group), len(group) // 2, 1)) if target != source else ():
+                    if count:
+                        moved = part_of.copy()
+                        moved[group[-count:]] = target
+                        yield moved
+
+
+def methods(
+    graph: Graph,
+    costs: Profile,
+    settings: Settings,
+    cluster: Cluster,
+    flows: Sequence[FlowWish],
+    watch: Watch = UNWATCHED,
+) -> list[Forecast]:
+    """Return what every method takes on a cluster, and what the plan for least time does, in every flow."""
+    share = replace(watch, time_limit_s=watch.time_limit_s / (len(METHODS) + len(flows)), on_left_out=lambda what: None)
+    plans = list(_method_plans(graph, costs, settings, share))
+    found = [forecast(graph, costs, plan, cluster, flow, name) for flow in flows for name, plan in plans]
+    for flow in flows if settings.k > 1 else ():
+        best = place_by_time(graph, costs, settings, cluster, flow, share).best
+        found.append(replace(best, name="time"))
+    return found
+
+
+def _method_plans(graph: Graph, costs: Profile, settings: Settings, watch: Watch) -> Iterator[tuple[str, Plan]]:
+    kinds = METHODS if settings.k > 1 else (("one device", "coarse", "single"),)
+    for name, grain, partitioner in kinds:
+        watch.on_progress(name)
+        own = replace(settings, grain=grain, partitioner=partitioner, imbalance=TABLE_IMBALANCE)
+        loose = replace(own, imbalance=_any_imbalance(settings.k)) if partitioner != "auto" else own
+        yield from ((name, made.plan) for name, made in _placements(graph, costs, loose, name, watch, None))
+
+
+def sweep(
+    graph: Graph,
+    costs: Profile,
+    settings: Settings,
+    values: Mapping[str, Sequence[str]],
+    flows: Sequence[FlowWish],
+    time_limit_s: float = 20.0,
+    on_progress: OnProgress = lambda text: None,
+) -> list[tuple[int, str, Forecast]]:
+    """Return what every method takes on clusters of so many hosts, a device each, with so much bandwidth.
+
+    The plan for least time is the fastest of all, each method's as it would be run best.
+    """
+    found = []
+    for hosts in map(int, values["hosts"]):
+        own = replace(settings, k=hosts)
+        on_progress(f"{hosts} hosts")
+        plans = list(_method_plans(graph, costs, own, Watch(time_limit_s / len(METHODS), on_progress=on_progress)))
+        for rate in values["bandwidth"]:
+            cluster = parse_cluster(f"{hosts}x1@{rate}")
+            for flow in flows:
+                some = [forecast(graph, costs, plan, cluster, flow, name) for name, plan in plans]
+                best = replace(min(some, key=lambda one: one.rank), name="time")
+                found += [(hosts, rate, one) for one in (*some, best)]
+    return found

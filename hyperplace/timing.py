@@ -1,0 +1,102 @@
+"""Time on a cluster: what a plan is predicted to take there, run as is best.
+
+Plan + Cluster -> lower -> schedule -> simulate -> Forecast
+"""
+
+from dataclasses import dataclass
+
+from hyperplace.compiling import micro_batches_for
+from hyperplace.errors import UsageError
+from hyperplace.steps.lower import lower
+from hyperplace.steps.schedule import schedule
+from hyperplace.steps.simulate import memory, predict
+from hyperplace.values.cluster import Cluster
+from hyperplace.values.forecast import Forecast
+from hyperplace.values.graph import Graph
+from hyperplace.values.plan import Plan, Settings
+from hyperplace.values.profile import Profile
+from hyperplace.values.program import Program
+
+ASYNC, SYNC = "async", "sync"
+ENOUGH = 0.98  # of the best: fewer mini-batches in flight are worth as much
+LEAST_ROWS = 4  # of a micro-batch: with fewer, kernels take longer than their share
+
+
+@dataclass(frozen=True)
+class FlowWish:
+    """How plans are to run: how many mini-batches under way at most, and what the optimizer keeps."""
+
+    schedule: str = ASYNC
+    in_flight: int | None = None  # the best of several by default
+    optimizer: str = "momentum"
+
+    def __post_init__(self) -> None:
+        if self.schedule not in (ASYNC, SYNC):
+            raise UsageError(f"schedule {self.schedule!r} is unknown; choose one of {ASYNC}, {SYNC}")
+        if self.in_flight is not None and self.in_flight < 1:
+            raise UsageError(f"in_flight {self.in_flight} is less than 1")
+
+
+def forecast(
+    graph: Graph, costs: Profile, plan: Plan, cluster: Cluster, flow: FlowWish | None = None, name: str = "plan"
+) -> Forecast:
+    """Return how a plan is best run on a cluster: with the fewest in flight that are about as fast as any number."""
+    flow = flow or FlowWish()
+    cluster.check_parts(plan.settings.k)
+    program = lower(graph, plan, costs)
+    found = [_tried(name, plan, program, cluster, flow, one) for one in _depths(graph, plan, flow)]
+    fitting = [one for one in found if not one.lacks] or found
+    best = min(one.seconds for one in fitting)
+    return next(one for one in fitting if one.seconds * ENOUGH <= best)
+
+
+def _depths(graph: Graph, plan: Plan, flow: FlowWish) -> list[tuple[int, int]]:
+    """Return the depths in flight to try, and the micro-batches, fewer first."""
+    k = plan.settings.k
+    if flow.schedule == ASYNC:
+        depths = [flow.in_flight] if flow.in_flight else sorted({1, 2, 3, 4, k, k + 1, 2 * k})
+        return [(depth, 1) for depth in depths]
+    least, most = micro_batches_for(graph, plan), max(1, plan.settings.batch // LEAST_ROWS)
+    pieces = sorted({1, *(min(number, most) for number in (least, 2 * least) if least > 1)})
+    return [(flow.in_flight or max(4, k), number) for number in pieces]
+
+
+def _tried(
+    name: str, plan: Plan, program: Program, cluster: Cluster, flow: FlowWish, depth: tuple[int, int]
+) -> Forecast:
+    in_flight, pieces = depth
+    is_sync = flow.schedule == SYNC
+    order = schedule(program, in_flight, is_sync=is_sync, cluster=cluster)
+    needed = memory(program, order, optimizer=flow.optimizer)
+    return Forecast(
+        name,
+        plan,
+        flow.schedule,
+        in_flight,
+        pieces,
+        predict(program, order, cluster, micro_batches=pieces if is_sync else None),
+        needed,
+        alone_seconds(program, cluster),
+        _lacking(cluster, [part.total for part in needed]),
+    )
+
+
+def alone_seconds(program: Program, cluster: Cluster) -> float:
+    """Return what a mini-batch takes on the fastest device alone."""
+    return min(device.seconds(program.total_work, program.unit) for device in cluster.devices)
+
+
+def bound_seconds(graph: Graph, costs: Profile, settings: Settings, cluster: Cluster) -> float:
+    """Return what no plan on these devices can take less than: all work, with no device ever idle."""
+    devices = cluster.devices[: settings.k]
+    work = sum(costs[layer.name].filter_work * layer.num_filters for layer in graph.layers)
+    return 1 / sum(1 / device.seconds(work, costs.unit) for device in devices) if work else 0.0
+
+
+def _lacking(cluster: Cluster, needed: list[int]) -> str:
+    """Say which device has too little memory, and by how much."""
+    for part, (device, num_bytes) in enumerate(zip(cluster.devices, needed, strict=False)):
+        if device.memory_bytes is not None and num_bytes > device.memory_bytes:
+            host = cluster.hosts[cluster.home[part]].name
+            return f"part {part} on {host} lacks {(num_bytes - device.memory_bytes) / 2**20:,.1f} MiB of memory"
+    return ""

@@ -1,0 +1,78 @@
+"""simulate, probe, and partition and train on a cluster."""
+
+import json
+
+import pytest
+
+from hyperplace.files.cluster import load_cluster
+
+LENET = ("lenet5", "--batch", 4, "--time-limit", 4)
+
+
+def test_simulate_shows_every_method_and_what_binds(run, tmp_path):
+    ran = run("simulate", *LENET, "--cluster", "2x1@1gbit", "--out", tmp_path)
+    assert ran.code == 0, ran.err
+    for word in ("layer-wise", "data parallelism", "time", "speed-up", "what binds", "no plan takes less than"):
+        assert word in ran.out
+    assert {"simulation.csv", "trace.json"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_simulate_json_has_seconds_shares_and_what_binds(run):
+    found = json.loads(run("simulate", *LENET, "--cluster", "2x1@1gbit", "--schedule", "async", "--json").out)
+    assert found["seconds_per_batch"] == min(row["seconds_per_batch"] for row in found["rows"])
+    assert found["seconds_per_batch"] >= found["bound_seconds"] > 0
+    assert len(found["busy"]) == 2
+    assert max(found["busy"]) <= 1 + 1e-9
+    assert found["binds"]
+
+
+def test_a_plan_made_for_a_cluster_is_simulated_and_trained_there(run, tmp_path):
+    made = run("partition", *LENET, "--cluster", "2x1@100mbit", "--json", "--out", tmp_path / "plan")
+    assert made.code == 0, made.err
+    planned = json.loads(made.out)
+    assert planned["k"] == 2
+    assert load_cluster(planned["cluster"]) == load_cluster("2x1@100mbit")
+    options = ("--cluster", planned["cluster"], "--schedule", "async", "--json")
+    again = json.loads(run("simulate", planned["plan"], *options).out)
+    assert again["seconds_per_batch"] == pytest.approx(planned["seconds_per_batch"], rel=0.05)
+    data = ("--data", "synthetic", "--images", 16, "--epochs", 1)
+    ran = run("train", planned["plan"], "--cluster", planned["cluster"], *data, "--json", "--out", tmp_path / "run")
+    assert ran.code == 0, ran.err
+
+
+def test_a_sweep_has_a_column_per_cluster(run, tmp_path):
+    sweep = ("--sweep", "hosts=1,2", "bandwidth=0.1,1gbit")
+    ran = run("simulate", *LENET, "--cluster", "2x1", "--schedule", "async", "--out", tmp_path, *sweep)
+    assert ran.code == 0, ran.err
+    assert "2 at 0.1gbit" in (tmp_path / "sweep.csv").read_text()
+
+
+def test_probe_writes_a_cluster_of_this_machine(run, tmp_path):
+    ran = run("probe", "-o", tmp_path / "here.toml")
+    assert ran.code == 0, ran.err
+    assert load_cluster(tmp_path / "here.toml").num_devices == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--cluster", "2x1@fast"), "1gbit"),
+        (("--cluster", "none.toml"), "cannot read the cluster none.toml"),
+        (("--cluster", "2x1", "--schedule", "never"), "schedule 'never' is unknown"),
+        (("--cluster", "2x1", "--sweep", "speed=1"), "--sweep speed=1 is not of the form"),
+        (("--cluster", "2x1", "--costs", "flops"), "flops_per_s"),
+        (("--cluster", "2x1", "--in-flight", "0"), "in_flight 0 is less than 1"),
+    ],
+)
+def test_what_cannot_be_simulated_is_said_in_one_line(run, options, said):
+    ran = run("simulate", *LENET, *options)
+    assert ran.code in (1, 2)
+    assert said in ran.err
+    assert len(ran.err.strip().splitlines()) == 1
+
+
+def test_more_parts_than_devices_are_refused_and_nothing_is_written(run, tmp_path):
+    ran = run("partition", *LENET, "--k", 3, "--cluster", "2x1@1gbit", "--out", tmp_path / "plan")
+    assert ran.code == 2
+    assert "3 parts need as many devices, and the cluster has 2" in ran.err
+    assert not (tmp_path / "plan" / "plan.json").exists()

@@ -1,0 +1,115 @@
+"""Plans by time: as fast as the best of all placements, never below the bound, and within memory."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from hyperplace import api, time_search
+from hyperplace.errors import BalanceError
+from hyperplace.steps.place import place
+from hyperplace.values.cluster import Cluster, Device, Host, parse_cluster
+from hyperplace.values.layout import layout_of
+from hyperplace.values.partition import Partition
+from hyperplace.values.plan import Settings
+from hyperplace.values.profile import Profile
+
+WATCH = api.Watch(3.0)
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 1)
+
+    def forward(self, x):
+        y = self.a(x)
+        return self.c(self.b(y) + y)
+
+
+def chain():
+    return nn.Sequential(nn.Conv2d(2, 2, 3), nn.ReLU(), nn.Conv2d(2, 2, 3), nn.ReLU(), nn.Conv2d(2, 1, 3))
+
+
+def unequal(num_parts, rate):
+    return Cluster(
+        tuple(Host(f"h{n}", (Device(speed=1 / (1 + n), flops_per_s=1e9),), rate, rate) for n in range(num_parts))
+    )
+
+
+def problem(model, num_parts, seed=0):
+    sample = torch.zeros(4, 2, 8, 8)
+    graph = api.capture(model, sample)
+    costs = api.profile(graph, costs="flops", batch=4)
+    settings = Settings(
+        model="m", k=num_parts, imbalance=0.1, grain="coarse", partitioner="auto", costs="flops", batch=4, seed=seed
+    )
+    return graph, costs, settings
+
+
+def best_of_all(graph, costs, settings, cluster, flow):
+    """Return the least seconds of any coarse placement."""
+    hypergraph = api.build(graph, costs, grain="coarse", blocks=None)
+    loose = replace(settings, imbalance=float(settings.k), blocks=None)
+    seconds = []
+    for parts in product(range(settings.k), repeat=hypergraph.num_vertices):
+        layout = layout_of(hypergraph, Partition(np.array(parts), settings.k), settings.batch)
+        plan = place(graph, costs, layout, loose)
+        seconds.append(api.forecast(graph, costs, plan, cluster, flow).seconds)
+    return min(seconds)
+
+
+@pytest.mark.parametrize("rate", [1e4, 1e6, 1e9])
+@pytest.mark.parametrize("make", [chain, Residual])
+@pytest.mark.parametrize("few", [time_search.FEW, 0], ids=["all tried", "step by step"])
+def test_no_coarse_placement_is_faster(make, rate, few, monkeypatch):
+    monkeypatch.setattr(time_search, "FEW", few)
+    graph, costs, settings = problem(make(), 2)
+    cluster, flow = unequal(2, rate), api.FlowWish(in_flight=3)
+    found = api.place_by_time(graph, costs, replace(settings, blocks=None), cluster, flow, api.Watch(30.0)).best
+    least = best_of_all(graph, costs, settings, cluster, flow)
+    assert found.seconds <= least * (1 + (1e-9 if few else 0.05))
+    assert found.seconds >= api.bound_seconds(graph, costs, settings, cluster) * (1 - 1e-9)
+
+
+def test_a_slow_device_gets_less_work():
+    graph, costs, settings = problem(nn.Sequential(*(nn.Conv2d(2, 2, 3, padding=1) for _ in range(6))), 2)
+    best = api.place_by_time(graph, costs, settings, unequal(2, 1e12), api.FlowWish(), WATCH).best
+    work = best.plan.metrics.work_per_part
+    assert work[0] > 1.5 * work[1]
+
+
+def test_what_fits_into_no_memory_is_refused_with_who_lacks_what():
+    graph, costs, settings = problem(chain(), 2)
+    tiny = Cluster(tuple(Host(name, (Device(memory_bytes=100, flops_per_s=1e9),)) for name in "ab"))
+    with pytest.raises(BalanceError, match=r"part \d on . lacks .* MiB of memory"):
+        api.place_by_time(graph, costs, settings, tiny, api.FlowWish(), WATCH)
+
+
+def test_a_plan_that_needs_less_memory_is_taken_where_the_fastest_does_not_fit():
+    graph, costs, settings = problem(Residual(), 2)
+    roomy = unequal(2, 1e9)
+    fastest = api.place_by_time(graph, costs, settings, roomy, api.FlowWish(), WATCH)
+    needed = max(part.total for part in fastest.best.memory)
+    others = [max(part.total for part in one.memory) for one in fastest.forecasts]
+    if min(others) >= needed:
+        pytest.skip("the fastest needs least")
+    limit = (min(others) + needed) // 2
+    tight = Cluster(tuple(replace(h, devices=(replace(h.devices[0], memory_bytes=limit),)) for h in roomy.hosts))
+    best = api.place_by_time(graph, costs, settings, tight, api.FlowWish(), WATCH).best
+    assert max(part.total for part in best.memory) <= limit
+
+
+def test_a_sweep_has_every_method_everywhere_and_time_is_never_slower():
+    graph, costs, settings = problem(chain(), 2)
+    measured = Profile("measured", "us", 4, tuple(replace(c, timing=None) for c in costs.layers), graph=costs.graph)
+    rows = api.sweep(
+        graph, measured, settings, {"hosts": ["1", "2"], "bandwidth": ["1mbit", "1gbit"]}, [api.FlowWish()], 4.0
+    )
+    for hosts, rate in {(n, r) for n, r, _ in rows}:
+        some = {one.name: one.seconds for n, r, one in rows if (n, r) == (hosts, rate)}
+        assert some["time"] == min(some.values())
+    assert parse_cluster("1x1").num_devices == 1
