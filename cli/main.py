@@ -25,6 +25,7 @@ from .models import models
 from .partition import partition
 from .probe import probe
 from .profile import profile
+from .replan import replan
 from .simulate import simulate
 from .terminal import INTERRUPTED
 from .train import train
@@ -54,7 +55,7 @@ def _speaking(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (partition, profile, generate, check, train, bench, export, compare, models, probe):
+for _command in (partition, profile, generate, check, train, bench, export, compare, models, probe, replan):
     app.command(_command.__name__)(_speaking(_command))
 app.command("simulate", context_settings={"allow_extra_args": True})(_speaking(simulate))
 app.command("launch", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_speaking(launch))

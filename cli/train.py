@@ -58,6 +58,10 @@ def train(
         int, typer.Option(help="Under torchrun: neighbouring parts that each process has, on threads.")
     ] = 1,
     cluster: options.ClusterOption = None,
+    timeline: Annotated[
+        bool,
+        typer.Option("--timeline", help="Write what every part did when, as trace.json; see replan."),
+    ] = False,
     out: options.Out = None,
     json: options.Json = False,
 ) -> None:
@@ -111,6 +115,7 @@ def train(
                 check_nan=check_nan,
                 parts_per_process=parts_per_process,
                 cluster=load_cluster(cluster) if cluster else None,
+                record=timeline,
             ),
             out=folder,
             resume=resume,

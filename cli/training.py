@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from hyperplace.training import Flow, Outcome, Sets, Snapshot, TrainSettings
     from hyperplace.values.history import HistoryRow
     from hyperplace.values.plan import Plan, Settings
+    from hyperplace.values.timeline import Timeline
 
-CHECKPOINT, PLAN = "checkpoint.pt", "plan.json"
+CHECKPOINT, PLAN, TRACE = "checkpoint.pt", "plan.json", "trace.json"
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,18 @@ class TrainingRun:
                 on_ready=self._write_plan,
                 on_step=self.bar.on_step,
                 on_epoch=self._on_epoch,
+                on_timeline=self._write_trace,
             )
         finally:
             self.bar.end()
         files = self._write_history(outcome.rows, with_figure=True) if outcome.rows else ()
         self._end(outcome, files)
+
+    def _write_trace(self, timeline: "Timeline") -> None:
+        from hyperplace.files.timeline import trace_text
+        from hyperplace.files.write import write_text
+
+        write_text(self.folder / TRACE, trace_text(timeline))
 
     def beside_plain(self, seeds: Sequence[int]) -> None:
         """Train the split model and the plain loop by turns from several seeds."""

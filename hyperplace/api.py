@@ -25,6 +25,7 @@ from hyperplace.files.program import parse_program
 from hyperplace.files.write import read_text, write_text
 from hyperplace.placing import place
 from hyperplace.planning import Placement, capture, graph_for, partition, place_graph, profile, run, settled
+from hyperplace.replanning import corrected
 from hyperplace.search import Watch
 from hyperplace.steps.build import build
 from hyperplace.steps.emit import emit
@@ -49,6 +50,7 @@ __all__ = [
     "check_plan",
     "compare",
     "compile",
+    "corrected",
     "dry_run",
     "emit",
     "forecast",

@@ -73,6 +73,7 @@ MAY_IMPORT = {
         "hyperplace.timing",
         "hyperplace.values",
     ),
+    "hyperplace/replanning.py": ("hyperplace.errors", "hyperplace.steps.lower", "hyperplace.values"),
     "hyperplace/placing.py": (
         "hyperplace.planning",
         "hyperplace.search",
@@ -86,6 +87,7 @@ MAY_IMPORT = {
         "hyperplace.files",
         "hyperplace.placing",
         "hyperplace.planning",
+        "hyperplace.replanning",
         "hyperplace.search",
         "hyperplace.steps.build",
         "hyperplace.steps.emit",

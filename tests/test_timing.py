@@ -9,13 +9,15 @@ import torch
 from torch import nn
 
 from hyperplace import api, time_search
-from hyperplace.errors import BalanceError
+from hyperplace.errors import BalanceError, UsageError
+from hyperplace.replanning import corrected
 from hyperplace.steps.place import place
 from hyperplace.values.cluster import Cluster, Device, Host, parse_cluster
 from hyperplace.values.layout import layout_of
 from hyperplace.values.partition import Partition
 from hyperplace.values.plan import Settings
 from hyperplace.values.profile import Profile
+from hyperplace.values.timeline import Event, Timeline
 
 WATCH = api.Watch(3.0)
 
@@ -113,3 +115,41 @@ def test_a_sweep_has_every_method_everywhere_and_time_is_never_slower():
         some = {one.name: one.seconds for n, r, one in rows if (n, r) == (hosts, rate)}
         assert some["time"] == min(some.values())
     assert parse_cluster("1x1").num_devices == 1
+
+
+def test_a_timeline_corrects_the_costs_of_the_layers_it_shows():
+    graph, costs, settings = problem(Residual(), 2)
+    measured = Profile("measured", "us", 4, costs.layers, graph=costs.graph)
+    settings = replace(settings, partitioner="incremental", costs="measured")
+    plan = api.place_graph(graph, measured, settings)
+    program = api.runnable(graph, plan, measured).program
+    ideal = api.simulate(program, api.schedule(program, 2), parse_cluster("1x2"))
+    slower = replace(
+        ideal,
+        events=tuple(
+            replace(e, start_us=9 * e.start_us, end_us=9 * e.start_us + (3 if e.part else 1) * (e.end_us - e.start_us))
+            for e in ideal.events
+        ),
+        is_predicted=False,
+    )
+    found = corrected(graph, measured, plan, slower)
+    owners = {layer.name: {owner.part for owner in layer.owners} for layer in plan.layers}
+    only = [name for name, parts in owners.items() if parts == {1} and measured[name].filter.forward]
+    assert only, "some layer is on part 1 alone"
+    for name in only:
+        assert found[name].filter.forward == pytest.approx(3 * measured[name].filter.forward, rel=1e-6)
+    for name, parts in owners.items():
+        if parts == {0}:
+            assert found[name].filter.forward == pytest.approx(measured[name].filter.forward, rel=1e-6)
+
+
+def test_a_timeline_of_something_else_is_refused():
+    graph, costs, settings = problem(chain(), 2)
+    plan = api.place_graph(graph, costs, settings)
+    with pytest.raises(UsageError, match="FLOPs cannot be corrected"):
+        corrected(graph, costs, plan, Timeline(2, ()))
+    measured = Profile("measured", "us", 4, costs.layers, graph=costs.graph)
+    with pytest.raises(UsageError, match="has 3 parts, the plan 2"):
+        corrected(graph, measured, plan, Timeline(3, ()))
+    with pytest.raises(UsageError, match="no segment of the plan"):
+        corrected(graph, measured, plan, Timeline(2, (Event(0, "forward", "elsewhere", 0, 0.0, 1.0),)))

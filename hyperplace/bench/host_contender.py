@@ -131,7 +131,7 @@ def host_contenders(
         graph = api.capture(loaded.module, loaded.sample)
         for sized in settings.sizes:
             on_progress(f"measuring layers, batch {sized.batch}")
-            costs = api.profile(graph, costs=sized.costs, batch=sized.batch, threads=1)
+            costs = api.profile(graph, costs=sized.costs, batch=sized.batch, threads=1, use_cache=False)
             found.append(HostContender(plain_row(1, sized), Entry(PLAIN, sized.batch)))
             for planned, is_auto in _kinds(
                 list(plans(graph, costs, sized, (*PLANS, *SERVERS, AUTO_KIND), on_progress))

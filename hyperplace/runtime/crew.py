@@ -61,7 +61,7 @@ def made_ranks(
     for number in parts:
         part, journal = runnable.classes[number](devices[number], program.batch), Journal(is_kept=settings.record)
         endpoint = Endpoint(number, transport, part.device, journal)
-        weights = Weights(part, base, training)
+        weights = Weights(part, base, training, updates_at_once=settings.schedule != "sync")
         replicas = Replicas(program.parts[number], endpoint, weights, loans=loans, delays=schedule.delays)
         replicas.load(base)
         norm = None

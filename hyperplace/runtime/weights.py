@@ -95,7 +95,9 @@ class Staleness:
 class Weights:
     """The parameters and buffers of one part."""
 
-    def __init__(self, part: Part, state: Mapping[str, Tensor], training: Training) -> None:
+    def __init__(
+        self, part: Part, state: Mapping[str, Tensor], training: Training, *, updates_at_once: bool = True
+    ) -> None:
         self._part, self._training, self.device = part, training, part.device
         self.owned = part.table().owned
         self.parameters = {name: nn.Parameter(self._slice(piece, state)) for name, piece in self.owned.items()}
@@ -110,6 +112,9 @@ class Weights:
         self.average = training.average(module) if training.average and values else None
         self.number = 0  # of updates so far
         self.staleness = Staleness()
+        # Micro-batches that share an update share their leaves, so that gradients are added up layer by layer while
+        # they are still in the cache: VGG16 cut into four took 5 % longer with leaves for each.
+        self._shared: dict[str, Tensor] | None = None if updates_at_once else {}
         self._seen_by: dict[str, set[Version]] = {name: set() for name in self.parameters}  # as they are now
         self.finish_buffers()
         part.see(self.buffers)
@@ -132,20 +137,34 @@ class Weights:
         learns = torch.is_grad_enabled()
         fresh = [name for name in names if name not in version.leaves]
         for name in fresh:
-            # .data and not detach(): an alias with a version counter of its own, which updates leave alone.
-            version.leaves[name] = self.parameters[name].data.requires_grad_(learns)
+            version.leaves[name] = self._leaf(name, learns=learns)
             if learns:
                 self._seen_by[name].add(version)
         if fresh or version.number < 0:
             version.saw(self.number)
 
+    def _leaf(self, name: str, *, learns: bool) -> Tensor:
+        """Return a weight as a mini-batch sees it: what its gradient is gathered in."""
+        if self._shared is not None and learns and name in self._shared:
+            return self._shared[name]
+        # .data and not detach(): an alias with a version counter of its own, which updates leave alone.
+        leaf = self.parameters[name].data.requires_grad_(learns)
+        if self._shared is not None and learns:
+            self._shared[name] = leaf
+        return leaf
+
     def accumulate(self, version: Version) -> None:
         """Add a finished mini-batch's gradients to those waiting for an update."""
+        shared = self._shared or {}
         for name, parameter in self.parameters.items():
             self._seen_by[name].discard(version)
-            gradient = version.leaves[name].grad if name in version.leaves else None
-            if gradient is not None:
-                parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+            leaf = version.leaves.get(name)
+            if leaf is None or leaf.grad is None:
+                continue
+            if leaf is shared.get(name) or parameter.grad is None:  # a shared one has those of all before
+                parameter.grad = leaf.grad
+            else:
+                parameter.grad.add_(leaf.grad)
 
     def take_gradients(self) -> dict[str, Tensor]:
         """Return the gradients waiting for an update, which wait no longer."""
@@ -172,6 +191,8 @@ class Weights:
                 nn.utils.clip_grad_norm_(self.parameters.values(), self._training.clip_part_norm)
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
+            if self._shared:
+                self._shared.clear()
             if self.scheduler:
                 self.scheduler.step()
             if self.average:
@@ -187,6 +208,8 @@ class Weights:
             self.buffers[name].copy_(tensor)
         for parameter in self.parameters.values():
             parameter.grad = None
+        if self._shared:
+            self._shared.clear()
 
     def now(self) -> dict[str, Tensor]:
         """Return parameters and buffers by attribute."""

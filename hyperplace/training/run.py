@@ -20,6 +20,7 @@ from hyperplace.training.sets import Sets
 from hyperplace.training.settings import Flow, TrainSettings
 from hyperplace.values.history import HistoryRow
 from hyperplace.values.plan import Plan
+from hyperplace.values.timeline import Timeline
 
 if TYPE_CHECKING:
     from hyperplace.runtime import Trainer
@@ -70,6 +71,7 @@ def train(
     on_ready: Callable[[], None] = lambda: None,
     on_step: OnSnapshot = lambda shown: None,
     on_epoch: OnEpoch = lambda shown, rows: None,
+    on_timeline: Callable[[Timeline], None] = lambda timeline: None,
 ) -> Outcome:
     """Train until all epochs are done or Ctrl-C is pressed; either way the checkpoint holds all that is finished.
 
@@ -89,6 +91,8 @@ def train(
             if shown:
                 on_epoch(shown, progress.rows)
             is_over = is_stopped() or progress.epoch >= settings.epochs
+        if flow.record:
+            on_timeline(trainer.timeline())
         return _outcome(trainer, progress, interrupt.signal)
 
 

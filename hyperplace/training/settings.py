@@ -65,6 +65,7 @@ class Flow:
     check_nan: bool = False
     parts_per_process: int = 1  # under torchrun
     cluster: Cluster | None = None  # whose network it makes allowance for
+    record: bool = False  # keep a timeline
 
     def __post_init__(self) -> None:
         from hyperplace.runtime import RunSettings, device_faults

@@ -36,8 +36,15 @@ def test_a_plan_made_for_a_cluster_is_simulated_and_trained_there(run, tmp_path)
     again = json.loads(run("simulate", planned["plan"], *options).out)
     assert again["seconds_per_batch"] == pytest.approx(planned["seconds_per_batch"], rel=0.05)
     data = ("--data", "synthetic", "--images", 16, "--epochs", 1)
-    ran = run("train", planned["plan"], "--cluster", planned["cluster"], *data, "--json", "--out", tmp_path / "run")
+    folder = tmp_path / "run"
+    options = ("--cluster", planned["cluster"], "--timeline", "--json", "--out", folder)
+    ran = run("train", planned["plan"], *options, *data)
     assert ran.code == 0, ran.err
+    options = ("--timeline", folder / "trace.json", "--cluster", planned["cluster"], "--time-limit", 3)
+    ran = run("replan", planned["plan"], *options, "--out", tmp_path / "again")
+    assert ran.code == 0, ran.err
+    assert "with what was seen the old plan takes" in ran.err + ran.out
+    assert (tmp_path / "again" / "plan.json").exists()
 
 
 def test_a_sweep_has_a_column_per_cluster(run, tmp_path):
