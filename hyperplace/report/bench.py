@@ -129,7 +129,8 @@ def bench_notes(bench: Bench) -> list[str]:
         "bubble: share of the time in which a part computes nothing; MiB: between parts per mini-batch, both ways",
     ]
     if _has_predictions(bench):
-        notes.append("predicted ms: a mini-batch in a simulation of measured layers, with the network as it was probed")
+        network = "with the network as it was probed" if bench.network else "if messages took no time"
+        notes.append(f"predicted ms: a mini-batch in a simulation of measured layers, {network}")
     if any(row.idle is not None for row in bench.rows):
         notes.append("idle: share of the hosts' processor time that nobody used, whatever the processes waited for")
     if any(row.wire_bytes is not None for row in bench.rows):
