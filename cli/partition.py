@@ -28,7 +28,9 @@ FILES = {"hypergraph": "hypergraph.patoh", "partition": "partition.txt", "figure
 def partition(
     model: options.Model,
     k: Annotated[int | None, typer.Option(help="Number of parts.", show_default="4")] = None,
-    imbalance: Annotated[float, typer.Option(help="Heaviest part / average part - 1 may be at most this.")] = 0.1,
+    imbalance: Annotated[
+        float | None, typer.Option(help="Heaviest part / average part - 1 may be at most this.", show_default="0.1")
+    ] = None,
     grain: options.Grain = "auto",
     partitioner: options.Partitioner = "auto",
     costs: options.PlanCosts = None,
@@ -57,13 +59,15 @@ def partition(
     given = _read_profile(profile) if profile else None
     place = api.load_cluster(cluster) if cluster else None
     if place is not None:
-        if from_partition:
-            raise UsageError("--cluster searches by time, so --from-partition has no use; leave one of them out")
+        _refuse_beside_cluster(
+            {"--from-partition": from_partition, "--imbalance": imbalance}
+            | {name: word for name, word in (("--grain", grain), ("--partitioner", partitioner)) if word != "auto"}
+        )
         k, costs = place.num_devices if k is None else k, costs or (None if given else "measured")
     settings = Settings(
         model=loaded.name,
         k=4 if k is None else k,
-        imbalance=imbalance,
+        imbalance=0.1 if imbalance is None else imbalance,
         grain=grain,
         partitioner="file" if from_partition else partitioner,
         costs=_costs_of(given, costs),
@@ -108,6 +112,11 @@ def partition(
         print(json_text.dumps(_summary(placement, folder)))
     else:
         _show(placement, [*api.grain_rows(placement), *api.baselines(placement)], folder)
+
+
+def _refuse_beside_cluster(given: dict[str, object]) -> None:
+    if used := [name for name, value in given.items() if value is not None]:
+        raise UsageError(f"--cluster searches by time, and {used[0]} would do nothing; leave one of them out")
 
 
 def _show_time(found: "TimePlan", cluster: "Cluster", folder: Path, *, is_json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hyperplace.errors import UsageError
+from hyperplace.values.bench import ASYNC, SYNC
 
 from . import options
 from .folder import check_folder
@@ -17,8 +18,6 @@ from .terminal import progress, say
 if TYPE_CHECKING:
     from hyperplace.values.cluster import Cluster
     from hyperplace.values.forecast import Forecast
-
-ASYNC, SYNC = "async", "sync"
 
 
 def simulate(
@@ -74,7 +73,7 @@ def simulate(
         profile = api.profile(graph, costs=costs, batch=settings.batch, threads=1, on_layer=shown.on_layer)
         if sweep:
             tables = parsed_sweep(" ".join((sweep, *context.args)))
-            rows = api.sweep(graph, profile, settings, tables, flows, time_limit, shown.on_progress)
+            rows = api.sweep(graph, profile, settings, place, tables, flows, time_limit, shown.on_progress)
         elif plan:
             found = [api.forecast(graph, profile, plan, place, flow) for flow in flows]
         else:

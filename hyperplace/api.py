@@ -14,7 +14,6 @@ from hyperplace.compiling import (
     load_checkpoint,
     lower,
     micro_batches_for,
-    probe,
     run_memory,
     runnable,
     save_checkpoint,
@@ -32,7 +31,7 @@ from hyperplace.steps.emit import emit
 from hyperplace.steps.schedule import schedule
 from hyperplace.steps.simulate import dry_run, memory, predict, simulate
 from hyperplace.time_search import TimePlan, methods, place_by_time, run_by_time, sweep
-from hyperplace.timing import FlowWish, bound_seconds, forecast
+from hyperplace.timing import FlowWish, bound_seconds, forecast, probe
 from hyperplace.values.comparison import METHOD_NAMES
 from hyperplace.values.plan import Plan
 from hyperplace.values.program import Program

@@ -226,16 +226,6 @@ def _sample(model: "nn.Module", plan: Plan, sample: Any) -> Any:
     return tuple(torch.empty(plan.settings.batch, *shape, dtype=dtype, device=device) for shape in plan.inputs)
 
 
-def probe(seconds: float = 5.0) -> Cluster | None:
-    """Return what the processes that torchrun has started are on, or this one; only the first of them gets it."""
-    from hyperplace.runtime.joining import joined
-    from hyperplace.runtime.probe import probe as step
-
-    with joined() as number:
-        found = step(seconds)
-    return found if number == 0 else None
-
-
 def micro_batches_for(graph: Graph, plan: Plan) -> int:
     """Return as many micro-batches as parts; one where rows may see each other, or no part waits for another.
 

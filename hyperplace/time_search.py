@@ -22,10 +22,11 @@ from hyperplace.steps.place import place
 from hyperplace.timing import FlowWish, forecast
 from hyperplace.values.arrays import Ints
 from hyperplace.values.capacities import Capacities
-from hyperplace.values.cluster import Cluster, parse_cluster
+from hyperplace.values.cluster import Cluster, Host, parse_rate
 from hyperplace.values.forecast import Forecast
 from hyperplace.values.graph import Graph
 from hyperplace.values.layout import Layout, Plane, layout_of
+from hyperplace.values.methods import BY_TIME, COARSE, DATA_PARALLEL, HYBRID, INCREMENTAL, LAYERWISE, SERVERS
 from hyperplace.values.partition import Partition
 from hyperplace.values.plan import Plan, Settings
 from hyperplace.values.profile import Profile
@@ -33,24 +34,11 @@ from hyperplace.values.profile import Profile
 if TYPE_CHECKING:
     from torch import nn
 
-METHODS = (  # in tables, beside the plan that takes least time
-    ("layer-wise", "coarse", "layerwise"),
-    ("incremental", "coarse", "incremental"),
-    ("coarse", "coarse", "auto"),
-    ("hybrid", "hybrid", "auto"),
-    ("data parallelism", "hybrid", "dataparallel"),
-    ("parameter server", "hybrid", "server"),
-    ("servers in turn", "hybrid", "server-roundrobin"),
-    ("servers by bytes", "hybrid", "server-greedy"),
-)
+METHODS = (LAYERWISE, INCREMENTAL, COARSE, HYBRID, DATA_PARALLEL, *SERVERS)  # in tables, beside the plan by time
 TABLE_IMBALANCE = 0.02  # of the searches in tables
 IMBALANCES = (0.01, 0.05, 0.2, 0.6)  # from where balance is all to where bytes are
 GRAINS = ("coarse", "hybrid")
-BASELINES = (
-    ("layer-wise", "coarse", "layerwise"),
-    ("incremental", "coarse", "incremental"),
-    ("data parallelism", "hybrid", "dataparallel"),
-)
+BASELINES = (LAYERWISE, INCREMENTAL, DATA_PARALLEL)
 FEW = 600  # placements that are all tried
 SEARCH_SHARE = 0.6  # of the time, for candidates
 STARTS = 3  # the best candidates, from which it goes on
@@ -189,7 +177,7 @@ def _improved(
         for parts in _all(part_of, num_parts):
             if is_over():
                 break
-            if _is_better(tried := judge("time", _plan_of(judge, made, parts)), best):
+            if _is_better(tried := judge(BY_TIME, _plan_of(judge, made, parts)), best):
                 best, part_of = tried, parts
     else:
         while (better := _step(judge, made, best, part_of, is_over)) is not None:
@@ -197,8 +185,7 @@ def _improved(
             watch.on_progress(f"{best.seconds:.4g} s")
     if best is start[0]:
         return start
-    layout = layout_of(made.hypergraph, Partition(part_of, num_parts, "time"), made.plan.settings.batch)
-    settings = replace(made.plan.settings, imbalance=_any_imbalance(num_parts))
+    layout, settings = _moved(made, part_of)
     return best, _settled(judge.graph, judge.costs, placed(judge.graph, judge.costs, layout, settings, Clock()))
 
 
@@ -209,7 +196,7 @@ def _step(
     for moved in _neighbours(made, part_of):
         if is_over():
             return None
-        tried = judge("time", _plan_of(judge, made, moved))
+        tried = judge(BY_TIME, _plan_of(judge, made, moved))
         if _is_better(tried, best):
             return tried, moved
     return None
@@ -220,10 +207,14 @@ def _is_better(one: Forecast, other: Forecast) -> bool:
 
 
 def _plan_of(judge: _Judge, made: Placement, part_of: Ints) -> Plan:
+    return place(judge.graph, judge.costs, *_moved(made, part_of))
+
+
+def _moved(made: Placement, part_of: Ints) -> tuple[Layout, Settings]:
+    """Return a placement with its vertices elsewhere."""
     num_parts = made.partition.num_parts
-    layout = layout_of(made.hypergraph, Partition(part_of, num_parts, "time"), made.plan.settings.batch)
-    settings = replace(made.plan.settings, imbalance=_any_imbalance(num_parts))
-    return place(judge.graph, judge.costs, layout, settings)
+    layout = layout_of(made.hypergraph, Partition(part_of, num_parts, BY_TIME), made.plan.settings.batch)
+    return layout, replace(made.plan.settings, imbalance=_any_imbalance(num_parts))
 
 
 def _all(part_of: Ints, num_parts: int) -> Iterator[Ints]:
@@ -261,7 +252,7 @@ def methods(
     found = [forecast(graph, costs, plan, cluster, flow, name) for flow in flows for name, plan in plans]
     for flow in flows if settings.k > 1 else ():
         best = place_by_time(graph, costs, settings, cluster, flow, share).best
-        found.append(replace(best, name="time"))
+        found.append(replace(best, name=BY_TIME))
     return found
 
 
@@ -278,24 +269,29 @@ def sweep(
     graph: Graph,
     costs: Profile,
     settings: Settings,
+    cluster: Cluster,
     values: Mapping[str, Sequence[str]],
     flows: Sequence[FlowWish],
     time_limit_s: float = 20.0,
     on_progress: OnProgress = lambda text: None,
 ) -> list[tuple[int, str, Forecast]]:
-    """Return what every method takes on clusters of so many hosts, a device each, with so much bandwidth.
+    """Return what every method takes on so many hosts like the cluster's first, with so much bandwidth.
 
     The plan for least time is the fastest of all, each method's as it would be run best.
     """
     found = []
     for hosts in map(int, values["hosts"]):
-        own = replace(settings, k=hosts)
+        own = replace(settings, k=hosts * len(cluster.hosts[0].devices))
         on_progress(f"{hosts} hosts")
         plans = list(_method_plans(graph, costs, own, Watch(time_limit_s / len(METHODS), on_progress=on_progress)))
         for rate in values["bandwidth"]:
-            cluster = parse_cluster(f"{hosts}x1@{rate}")
+            there = _like(cluster.hosts[0], hosts, parse_rate(rate))
             for flow in flows:
-                some = [forecast(graph, costs, plan, cluster, flow, name) for name, plan in plans]
-                best = replace(min(some, key=lambda one: one.rank), name="time")
+                some = [forecast(graph, costs, plan, there, flow, name) for name, plan in plans]
+                best = replace(min(some, key=lambda one: one.rank), name=BY_TIME)
                 found += [(hosts, rate, one) for one in (*some, best)]
     return found
+
+
+def _like(host: Host, number: int, rate: float) -> Cluster:
+    return Cluster(tuple(replace(host, name=f"host {n}", out_rate=rate, in_rate=rate) for n in range(number)))

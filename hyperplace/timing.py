@@ -10,6 +10,7 @@ from hyperplace.errors import UsageError
 from hyperplace.steps.lower import lower
 from hyperplace.steps.schedule import schedule
 from hyperplace.steps.simulate import memory, predict
+from hyperplace.values.bench import ASYNC, SYNC
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.forecast import Forecast
 from hyperplace.values.graph import Graph
@@ -17,7 +18,6 @@ from hyperplace.values.plan import Plan, Settings
 from hyperplace.values.profile import Profile
 from hyperplace.values.program import Program
 
-ASYNC, SYNC = "async", "sync"
 ENOUGH = 0.98  # of the best: fewer mini-batches in flight are worth as much
 LEAST_ROWS = 8  # of a micro-batch: with four, VGG16 takes a quarter longer than its share of work
 
@@ -100,3 +100,13 @@ def _lacking(cluster: Cluster, needed: list[int]) -> str:
             host = cluster.hosts[cluster.home[part]].name
             return f"part {part} on {host} lacks {(num_bytes - device.memory_bytes) / 2**20:,.1f} MiB of memory"
     return ""
+
+
+def probe(seconds: float = 5.0) -> Cluster | None:
+    """Return what the processes that torchrun has started are on, or this one; only the first of them gets it."""
+    from hyperplace.runtime.joining import joined
+    from hyperplace.runtime.probe import probe as step
+
+    with joined() as number:
+        found = step(seconds)
+    return found if number == 0 else None

@@ -62,6 +62,7 @@ MAY_IMPORT = {
     "hyperplace/timing.py": (
         "hyperplace.compiling",
         "hyperplace.errors",
+        "hyperplace.runtime",
         "hyperplace.steps",
         "hyperplace.values",
     ),

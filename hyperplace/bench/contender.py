@@ -18,21 +18,14 @@ from hyperplace.values.bench import ASYNC, PLAIN, SYNC, BenchRow
 from hyperplace.values.cluster import Cluster, Device
 from hyperplace.values.cluster import Host as ClusterHost
 from hyperplace.values.graph import Graph
+from hyperplace.values.methods import COARSE, DATA_PARALLEL, FINE, HYBRID, INCREMENTAL, LAYERWISE, Kind
 from hyperplace.values.plan import Plan, Settings
 from hyperplace.values.profile import Profile
 from hyperplace.values.program import Program
 
 LR, MOMENTUM = 1e-3, 0.9
-Kind = tuple[str, str, str]  # name, grain, partitioner
 COMPILED: Kind = ("compiled, k=1", "coarse", "single")
-PLANS: tuple[Kind, ...] = (
-    ("layer-wise", "coarse", "layerwise"),
-    ("incremental", "coarse", "incremental"),
-    ("coarse auto", "coarse", "auto"),
-    ("fine auto", "fine", "auto"),
-    ("hybrid auto", "hybrid", "auto"),
-    ("data parallelism", "hybrid", "dataparallel"),
-)
+PLANS = (LAYERWISE, INCREMENTAL, COARSE, FINE, HYBRID, DATA_PARALLEL)
 
 
 @dataclass(frozen=True)

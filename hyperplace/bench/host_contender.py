@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean
 
 from hyperplace import api
-from hyperplace.bench.contender import PLANS, BenchSettings, Kind, Planned, plain_row, plans
+from hyperplace.bench.contender import PLANS, BenchSettings, Planned, plain_row, plans
 from hyperplace.bench.cores import Seat
 from hyperplace.bench.jobs import DDP, GPIPE, ONE_F_ONE_B, PLAIN, PLAN, Entry
 from hyperplace.bench.measure import OnProgress, on_cores
@@ -19,6 +19,7 @@ from hyperplace.models import LoadedModel
 from hyperplace.values.bench import ASYNC, SYNC, BenchRow
 from hyperplace.values.cluster import Cluster, Device
 from hyperplace.values.graph import Graph
+from hyperplace.values.methods import BY_TIME, SERVERS, Kind
 from hyperplace.values.plan import AUTO, Plan
 from hyperplace.values.profile import Profile
 from hyperplace.values.timeline import Timeline
@@ -27,13 +28,6 @@ MOST_HOSTS = 64
 SYNC_WARM_UP = 2  # the first mini-batch finds out shapes and makes buffers
 PIPELINES = (("torch GPipe", GPIPE), ("torch 1F1B", ONE_F_ONE_B))
 MICRO_BATCHES = (2, 4, 8)
-# One host owns all weights, or each whole layers in turn or by their bytes: what others spread data parallelism by.
-SERVERS: tuple[Kind, ...] = (
-    ("parameter server", "hybrid", "server"),
-    ("servers in turn", "hybrid", "server-roundrobin"),
-    ("servers by bytes", "hybrid", "server-greedy"),
-)
-BY_TIME = "by time"
 AUTO_KIND: Kind = ("auto", AUTO, "auto")
 
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hyperplace.errors import HyperplaceError, UsageError
+from hyperplace.values.cluster import BITS_OF, parse_amount, shown_amount, shown_rate
 
 PREFIX = "hyperplace"
 INTERFACE, LOOPBACK = "eth0", "lo"
-BITS_OF = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 US_OF = {"us": 1.0, "ms": 1e3, "s": 1e6}
 # A token bucket fills between ticks of the kernel: it must hold what is sent meanwhile, and one packet as the kernel
 # hands it over, of up to 64 KiB before it is cut.
@@ -46,29 +46,21 @@ class Card:
     @classmethod
     def parse(cls, rate: str | None, delay: str | None) -> "Card":
         """Return the card of two options' texts, such as 1gbit and 1ms."""
-        bits = None if rate is None else _parsed("--rate", rate, BITS_OF, "1gbit")
+        bits = None if rate is None else _amount("--rate", rate, BITS_OF, "1gbit")
         if bits is not None and bits < BITS_OF["kbit"]:
             raise UsageError(f"--rate {rate} lets nothing through; give 1kbit or more")
-        return cls(bits, 0.0 if delay is None else _parsed("--delay", delay, US_OF, "1ms"))
+        return cls(bits, 0.0 if delay is None else _amount("--delay", delay, US_OF, "1ms"))
 
     def __str__(self) -> str:
-        rate = "no limit" if self.bits_per_s is None else f"{_shown(self.bits_per_s, BITS_OF)}/s"
-        return f"{rate} each way" + (f", {_shown(self.delay_us, US_OF)} delay" if self.delay_us else "")
+        rate = "no limit" if self.bits_per_s is None else shown_rate(self.bits_per_s / 8)
+        return f"{rate} each way" + (f", {shown_amount(self.delay_us, US_OF)} delay" if self.delay_us else "")
 
 
-def _parsed(option: str, text: str, size_of: dict[str, float], example: str) -> float:
-    found = re.fullmatch(rf"(\d{{1,9}}(?:\.\d{{1,9}})?)({'|'.join(size_of)})", text.strip().lower())
-    if not found:
-        raise UsageError(f"{option} {text} is not a number with one of {', '.join(size_of)}; write it like {example}")
-    return float(found[1]) * size_of[found[2]]
-
-
-def _shown(amount: float, size_of: dict[str, float]) -> str:
-    """Return the amount in the largest unit of which it is one at least."""
-    unit = max(
-        (unit for unit in size_of if size_of[unit] <= amount), key=size_of.__getitem__, default=next(iter(size_of))
-    )
-    return f"{amount / size_of[unit]:g} {unit.capitalize() if unit in BITS_OF else unit}"
+def _amount(option: str, text: str, size_of: dict[str, float], example: str) -> float:
+    try:
+        return parse_amount(text, size_of, example)
+    except UsageError as fault:
+        raise UsageError(f"{option} {fault}") from None
 
 
 @dataclass(frozen=True)

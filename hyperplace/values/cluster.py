@@ -159,13 +159,19 @@ def parse_rate(text: str) -> float:
 def parse_amount(text: str, size_of: dict[str, float], example: str) -> float:
     """Return the size of a number with a unit."""
     found = re.fullmatch(rf"(\d{{1,9}}(?:\.\d{{1,9}})?)({'|'.join(size_of)})", text.strip().lower(), re.ASCII)
-    if not found or not float(found[1]):
-        raise UsageError(f"{text!r} is not a number above 0 with one of {', '.join(size_of)}; write it like {example}")
+    if not found:
+        raise UsageError(f"{text} is not a number with one of {', '.join(size_of)}; write it like {example}")
     return float(found[1]) * size_of[found[2]]
 
 
 def shown_rate(rate: float) -> str:
     """Return bytes per second as bits: `1 Gbit/s`."""
-    bits = rate * 8
-    unit = max((unit for unit in BITS_OF if BITS_OF[unit] <= bits), key=BITS_OF.__getitem__, default="kbit")
-    return f"{bits / BITS_OF[unit]:g} {unit.capitalize()}/s"
+    amount, unit = shown_amount(rate * 8, BITS_OF).split()
+    return f"{amount} {unit.capitalize()}/s"
+
+
+def shown_amount(amount: float, size_of: dict[str, float]) -> str:
+    """Return the amount in the largest unit of which it is one at least."""
+    fitting = [unit for unit in size_of if size_of[unit] <= amount] or list(size_of)[:1]
+    unit = max(fitting, key=size_of.__getitem__)
+    return f"{amount / size_of[unit]:g} {unit}"

@@ -12,7 +12,7 @@ LENET = ("lenet5", "--batch", 4, "--time-limit", 4)
 def test_simulate_shows_every_method_and_what_binds(run, tmp_path):
     ran = run("simulate", *LENET, "--cluster", "2x1@1gbit", "--out", tmp_path)
     assert ran.code == 0, ran.err
-    for word in ("layer-wise", "data parallelism", "time", "speed-up", "what binds", "no plan takes less than"):
+    for word in ("layer-wise", "data parallelism", "by time", "speed-up", "what binds", "no plan takes less than"):
         assert word in ran.out
     assert {"simulation.csv", "trace.json"} <= {path.name for path in tmp_path.iterdir()}
 
@@ -83,3 +83,10 @@ def test_more_parts_than_devices_are_refused_and_nothing_is_written(run, tmp_pat
     assert ran.code == 2
     assert "3 parts need as many devices, and the cluster has 2" in ran.err
     assert not (tmp_path / "plan" / "plan.json").exists()
+
+
+@pytest.mark.parametrize("option", [("--imbalance", 0.1), ("--grain", "coarse"), ("--partitioner", "local")])
+def test_what_would_do_nothing_beside_a_cluster_is_refused(run, tmp_path, option):
+    ran = run("partition", *LENET, "--cluster", "2x1@1gbit", *option, "--out", tmp_path)
+    assert ran.code == 2
+    assert f"{option[0]} would do nothing" in ran.err

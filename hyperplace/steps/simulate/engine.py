@@ -16,7 +16,7 @@ from hyperplace.values.cluster import Cluster
 from hyperplace.values.derived.actions import Needs, Node, Parcel
 from hyperplace.values.derived.traffic import Card
 from hyperplace.values.prediction import IN, OUT
-from hyperplace.values.schedule import FORWARD, NORM, UPDATE
+from hyperplace.values.schedule import NORM, UPDATE
 
 Done = tuple[int, Node]  # a mini-batch's action
 Spans = dict[Done, tuple[float, float]]  # when it begins and ends
@@ -196,8 +196,3 @@ class _Engine:
 
     def _occupy(self, part: int, length: float, now: float) -> None:
         self._parts[part].free = max(self._parts[part].free, now) + length
-
-
-def own_users(users: Mapping[Weight, set[tuple[int, int]]]) -> dict[Weight, set[Node]]:
-    """Return the segments that see a lent weight on its owner's own part."""
-    return {weight: {(p, FORWARD, s) for p, s in some if p == weight[0]} for weight, some in users.items()}

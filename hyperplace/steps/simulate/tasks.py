@@ -1,16 +1,15 @@
 """What a schedule lets the parts of a program do, in which order, for a number of mini-batches or one iteration."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from hyperplace.errors import UsageError
-from hyperplace.steps.simulate.engine import Done, Spans, Tasks, own_users
+from hyperplace.steps.simulate.engine import Done, Spans, Tasks
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.derived.actions import Needs, durations, needs_of, parcels_of
 from hyperplace.values.derived.traffic import seconds
 from hyperplace.values.loans import find_loans, users_of
 from hyperplace.values.program import Program
-from hyperplace.values.schedule import NORM, UPDATE, Schedule
+from hyperplace.values.schedule import FORWARD, NORM, UPDATE, Schedule
 
 ROUNDS = 8  # of as many mini-batches as there can be in flight, between filling the pipe and letting it run dry
 
@@ -33,7 +32,8 @@ def tasks_of(program: Program, schedule: Schedule, num_batches: int, cluster: Cl
     parcels = parcels_of(program, clips=clips, lends=not is_sync)
     work = seconds(program, durations(program, needs), cluster)
     todo = [list(_todo(schedule, p, num_batches)) for p in range(len(program.parts))]
-    return Tasks(needs, work, parcels, todo, schedule.delays, own_users(users))
+    own = {weight: {(p, FORWARD, s) for p, s in some if p == weight[0]} for weight, some in users.items()}
+    return Tasks(needs, work, parcels, todo, schedule.delays, own)
 
 
 def iteration_of(program: Program, schedule: Schedule, micro_batches: int, cluster: Cluster | None = None) -> Tasks:
@@ -48,7 +48,7 @@ def iteration_of(program: Program, schedule: Schedule, micro_batches: int, clust
     todo = [list(_todo(schedule, p, micro_batches)) for p in range(len(program.parts))]
     for p, some in enumerate(todo):
         some += [(micro_batches - 1, node) for node in updates if node[0] == p]
-    return replace(Tasks(nodes, work, parcels, todo), adds_up=micro_batches)
+    return Tasks(nodes, work, parcels, todo, adds_up=micro_batches)
 
 
 def steady_period(spans: Spans, depth: int) -> float:

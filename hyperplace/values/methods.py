@@ -1,0 +1,17 @@
+"""The ways to make a plan that tables compare: a name, a grain and a partitioner each."""
+
+Kind = tuple[str, str, str]
+
+LAYERWISE: Kind = ("layer-wise", "coarse", "layerwise")
+INCREMENTAL: Kind = ("incremental", "coarse", "incremental")
+COARSE: Kind = ("coarse auto", "coarse", "auto")
+FINE: Kind = ("fine auto", "fine", "auto")
+HYBRID: Kind = ("hybrid auto", "hybrid", "auto")
+DATA_PARALLEL: Kind = ("data parallelism", "hybrid", "dataparallel")
+# One host owns all weights, or each whole layers in turn or by their bytes: what others spread data parallelism by.
+SERVERS: tuple[Kind, ...] = (
+    ("parameter server", "hybrid", "server"),
+    ("servers in turn", "hybrid", "server-roundrobin"),
+    ("servers by bytes", "hybrid", "server-greedy"),
+)
+BY_TIME = "by time"  # the plan that a simulation says takes least
