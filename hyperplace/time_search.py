@@ -2,8 +2,9 @@
 
 Searches know bytes and work; which of the two a cluster waits for only a simulation can tell. So several searches, from
 tight to loose in the balance of work, make candidates, each device with work in proportion to its speed, and the
-simulation judges them all. The best is then changed, a layer or a piece of one at a time, as long as that makes it
-faster; where there are few placements, all of them are tried instead.
+simulation judges them all; so it does placements by rows at first and by filters after, with the border where that is
+fastest, for they lose least to waiting. The best is then changed, a layer or a piece of one at a time, as long as that
+makes it faster; where there are few placements, all of them are tried instead.
 """
 
 import time
@@ -19,8 +20,8 @@ from hyperplace.errors import BalanceError, PartitionerError
 from hyperplace.planning import Clock, OnLayer, Placement, checked_profile, graph_for, placed, profile
 from hyperplace.search import UNWATCHED, OnProgress, Watch, search
 from hyperplace.steps.place import place
+from hyperplace.time_moves import ROWS_FIRST, Splits, neighbours
 from hyperplace.timing import FlowWish, forecast
-from hyperplace.values.arrays import Ints
 from hyperplace.values.capacities import Capacities
 from hyperplace.values.cluster import Cluster, Host, parse_rate
 from hyperplace.values.forecast import Forecast
@@ -42,6 +43,7 @@ BASELINES = (LAYERWISE, INCREMENTAL, DATA_PARALLEL)
 FEW = 600  # placements that are all tried
 SEARCH_SHARE = 0.6  # of the time, for candidates
 STARTS = 3  # the best candidates, from which it goes on
+BORDERS = 8  # tried at first between layers by rows and layers by filters
 GAIN = 1e-4  # of the time: what is less is none
 
 
@@ -69,12 +71,14 @@ def place_by_time(
     cluster.check_parts(settings.k)
     begin, judge = time.monotonic(), _Judge(graph, costs, cluster, flow or FlowWish())
     found = [(judge(name, made.plan), made) for name, made in _candidates(graph, costs, settings, cluster, watch)]
+    splits = Splits.of(graph, costs, settings, [device.speed for device in cluster.devices[: settings.k]])
+    found += _rows_first(judge, splits, settings)
     if not found:
         raise BalanceError(f"no method places the model on {settings.k} parts; try fewer")
     found.sort(key=lambda pair: pair[0].rank)
     end = begin + watch.time_limit_s if watch.time_limit_s else None
     for start in tuple(found[:STARTS]):
-        better = _improved(judge, start, lambda: end is not None and time.monotonic() > end, watch)
+        better = _improved(judge, splits, start, lambda: end is not None and time.monotonic() > end, watch)
         if better[0].rank < found[0][0].rank:
             found.insert(0, better)
     if lacks := found[0][0].lacks:
@@ -158,84 +162,89 @@ def _placements(
         layout = search(graph, costs, settings, watch, capacities=limit)
     except (BalanceError, PartitionerError):
         return
-    yield name, _settled(graph, costs, placed(graph, costs, layout, settings, Clock()))
+    yield name, _settled(graph, costs, layout, settings)
 
 
-def _settled(graph: Graph, costs: Profile, made: Placement) -> Placement:
-    """Return a placement whose plan says how unequal its parts are: nobody has asked for less."""
+def _settled(graph: Graph, costs: Profile, layout: Layout, settings: Settings) -> Placement:
+    """Return the placement of a layout, whose plan says how unequal its parts are: nobody has asked for less."""
+    made = placed(graph, costs, layout, replace(settings, imbalance=_any_imbalance(settings.k)), Clock())
     imbalance = max(ceil(1e3 * (made.plan.metrics.max_over_avg - 1)) / 1e3, 0.0)
-    return placed(graph, costs, made.layout, replace(made.plan.settings, imbalance=imbalance), Clock())
+    own = replace(made.plan.settings, imbalance=imbalance)
+    return replace(made, plan=replace(made.plan, settings=own))
+
+
+def _rows_first(judge: _Judge, splits: Splits, settings: Settings) -> list[tuple[Forecast, Placement]]:
+    """Return placements by rows up to a border, and by filters after: some borders, then those near the best."""
+    number = splits.num_borders
+    tried: dict[int, tuple[Forecast, Placement]] = {}
+    stride, borders = ceil(number / BORDERS), range(0, number, ceil(number / BORDERS))
+    while True:
+        for border in borders:
+            if 0 <= border < number and border not in tried:
+                tried[border] = _with_border(judge, splits, settings, border)
+        if stride == 1:
+            return list(tried.values())
+        stride, best = ceil(stride / 2), min(tried, key=lambda border: tried[border][0].rank)
+        borders = range(best - stride, best + stride + 1, stride)
+
+
+def _with_border(judge: _Judge, splits: Splits, settings: Settings, border: int) -> tuple[Forecast, Placement]:
+    own = replace(settings, grain="hybrid", partitioner="auto", row_blocks=settings.batch)
+    made = _settled(judge.graph, judge.costs, splits.with_border(border), own)
+    return judge(f"{ROWS_FIRST} {border}", made.plan), made
 
 
 def _improved(
-    judge: _Judge, start: tuple[Forecast, Placement], is_over: Callable[[], bool], watch: Watch
+    judge: _Judge, splits: Splits, start: tuple[Forecast, Placement], is_over: Callable[[], bool], watch: Watch
 ) -> tuple[Forecast, Placement]:
     """Return the best that can be reached from a placement by moving what lies together on it."""
     best, made = start
-    part_of, num_parts = made.partition.part_of, made.partition.num_parts
-    if num_parts ** len(part_of) <= FEW:
-        for parts in _all(part_of, num_parts):
-            if is_over():
-                break
-            if _is_better(tried := judge(BY_TIME, _plan_of(judge, made, parts)), best):
-                best, part_of = tried, parts
-    else:
-        while (better := _step(judge, made, best, part_of, is_over)) is not None:
-            best, part_of = better
-            watch.on_progress(f"{best.seconds:.4g} s")
-    if best is start[0]:
-        return start
-    layout, settings = _moved(made, part_of)
-    return best, _settled(judge.graph, judge.costs, placed(judge.graph, judge.costs, layout, settings, Clock()))
+    num_parts, num_vertices = made.partition.num_parts, len(made.partition.part_of)
+    if num_parts**num_vertices <= FEW:
+        return _first_better(judge, start, _all(made), is_over, to_the_end=True) or start
+    while better := _first_better(judge, (best, made), neighbours(made, splits), is_over):
+        best, made = better
+        watch.on_progress(f"{best.seconds:.4g} s")
+    return best, made
 
 
-def _step(
-    judge: _Judge, made: Placement, best: Forecast, part_of: Ints, is_over: Callable[[], bool]
-) -> tuple[Forecast, Ints] | None:
-    """Return the first neighbour that is better."""
-    for moved in _neighbours(made, part_of):
-        if is_over():
-            return None
-        tried = judge(BY_TIME, _plan_of(judge, made, moved))
+def _first_better(
+    judge: _Judge,
+    start: tuple[Forecast, Placement],
+    layouts: Iterator[Layout],
+    is_over: Callable[[], bool],
+    *,
+    to_the_end: bool = False,
+) -> tuple[Forecast, Placement] | None:
+    """Return the first layout that is better than the start, or the best of all; None if there is none in time."""
+    best, found = start[0], None
+    for layout in layouts:
+        if is_over() or (found is not None and not to_the_end):
+            break
+        settings = _settings_of(start[1], layout)
+        tried = judge(BY_TIME, place(judge.graph, judge.costs, layout, settings))
         if _is_better(tried, best):
-            return tried, moved
-    return None
+            best, found = tried, layout
+    if found is None:
+        return None
+    return best, _settled(judge.graph, judge.costs, found, _settings_of(start[1], found))
 
 
 def _is_better(one: Forecast, other: Forecast) -> bool:
     return one.rank < (bool(other.lacks), other.seconds * (1 - GAIN))
 
 
-def _plan_of(judge: _Judge, made: Placement, part_of: Ints) -> Plan:
-    return place(judge.graph, judge.costs, *_moved(made, part_of))
+def _settings_of(made: Placement, layout: Layout) -> Settings:
+    """Return the settings of a placement for another layout, which may split rows."""
+    grain = "hybrid" if layout.row_cuts else made.plan.settings.grain
+    return replace(made.plan.settings, grain=grain, imbalance=_any_imbalance(layout.num_parts))
 
 
-def _moved(made: Placement, part_of: Ints) -> tuple[Layout, Settings]:
-    """Return a placement with its vertices elsewhere."""
+def _all(made: Placement) -> Iterator[Layout]:
     num_parts = made.partition.num_parts
-    layout = layout_of(made.hypergraph, Partition(part_of, num_parts, BY_TIME), made.plan.settings.batch)
-    return layout, replace(made.plan.settings, imbalance=_any_imbalance(num_parts))
-
-
-def _all(part_of: Ints, num_parts: int) -> Iterator[Ints]:
-    for parts in product(range(num_parts), repeat=len(part_of)):
-        yield np.array(parts, np.int64)
-
-
-def _neighbours(made: Placement, part_of: Ints) -> Iterator[Ints]:
-    """Yield what becomes of a placement if all, half or one of a layer's vertices on a part go to another part."""
-    labels = made.hypergraph.labels
-    assert labels is not None, "built from a model"
-    for layer in range(len(labels.layers)):
-        mine = np.flatnonzero(labels.layer_of == layer)
-        for source in np.unique(part_of[mine]).tolist():
-            group = mine[part_of[mine] == source]
-            for target in range(made.partition.num_parts):
-                for count in dict.fromkeys((len(group), len(group) // 2, 1)) if target != source else ():
-                    if count:
-                        moved = part_of.copy()
-                        moved[group[-count:]] = target
-                        yield moved
+    for parts in product(range(num_parts), repeat=len(made.partition.part_of)):
+        partition = Partition(np.array(parts, np.int64), num_parts, BY_TIME)
+        yield layout_of(made.hypergraph, partition, made.plan.settings.batch)
 
 
 def methods(

@@ -1,6 +1,7 @@
 """Plans by time: as fast as the best of all placements, never below the bound, and within memory."""
 
 from dataclasses import replace
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -52,8 +53,11 @@ def problem(model, num_parts, seed=0):
     return graph, costs, settings
 
 
-def best_of_all(graph, costs, settings, cluster, flow):
+@cache
+def best_of_all(make, rate, num_parts, flow):
     """Return the least seconds of any coarse placement."""
+    graph, costs, settings = problem(make(), num_parts)
+    cluster = unequal(num_parts, rate)
     hypergraph = api.build(graph, costs, grain="coarse", blocks=None)
     loose = replace(settings, imbalance=float(settings.k), blocks=None)
     seconds = []
@@ -72,7 +76,7 @@ def test_no_coarse_placement_is_faster(make, rate, few, monkeypatch):
     graph, costs, settings = problem(make(), 2)
     cluster, flow = unequal(2, rate), api.FlowWish(in_flight=3)
     found = api.place_by_time(graph, costs, replace(settings, blocks=None), cluster, flow, api.Watch(30.0)).best
-    least = best_of_all(graph, costs, settings, cluster, flow)
+    least = best_of_all(make, rate, 2, flow)
     assert found.seconds <= least * (1 + (1e-9 if few else 0.05))
     assert found.seconds >= api.bound_seconds(graph, costs, settings, cluster) * (1 - 1e-9)
 
