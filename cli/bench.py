@@ -44,7 +44,13 @@ def bench(
     ] = None,
     rate: Annotated[
         str | None,
-        typer.Option(help="What every host's card sends and receives, such as 1gbit.", show_default="no limit"),
+        typer.Option(
+            help="What every host's card sends and receives, such as 1gbit, or one for each: 1gbit,100mbit.",
+            show_default="no limit",
+        ),
+    ] = None,
+    shares: Annotated[
+        str | None, typer.Option(help="Of a core, one for each host, such as 1,0.4.", show_default="all there is")
     ] = None,
     delay: Annotated[str | None, typer.Option(help="Of what a host sends, such as 1ms.", show_default="none")] = None,
     batches: Annotated[
@@ -67,7 +73,8 @@ def bench(
     """
     from hyperplace.bench import BenchSettings, check_images
 
-    _check_options(hosts, k, {"--rate": rate, "--delay": delay, "--batches": batches, "--turn-limit": turn_limit})
+    of_hosts = {"--rate": rate, "--shares": shares, "--delay": delay, "--batches": batches, "--turn-limit": turn_limit}
+    _check_options(hosts, k, of_hosts)
     subject = Subject(model, parsed_shapes(input))
     loaded = subject.load()
     name = loaded.name
@@ -91,7 +98,8 @@ def bench(
     else:
         sizes = tuple(options.integers(batches, "--batches")) if batches else ()
         folder = out or Path("results") / f"{name}-k{hosts}-hosts-bench"
-        measure = _on_hosts(subject, settings, rate, delay, batches=sizes, turn_limit_s=turn_limit)
+        own = tuple(options.fractions(shares, "--shares")) if shares else ()
+        measure = _on_hosts(subject, settings, rate, delay, batches=sizes, turn_limit_s=turn_limit, shares=own)
     check_folder(folder)
     with progress("bench") as shown:
         measured = measure(shown)
@@ -129,11 +137,13 @@ def _on_hosts(
     *,
     batches: tuple[int, ...],
     turn_limit_s: float | None,
+    shares: tuple[float, ...],
 ) -> "Measure":
     from hyperplace.bench import Card, HostSettings, bench_hosts
 
     limit = {} if turn_limit_s is None else {"turn_limit_s": turn_limit_s}
-    wanted = HostSettings(subject.spec, subject.shapes, settings, Card.parse(rate, delay), batches, **limit)
+    cards = Card.parse_all(rate, delay)
+    wanted = HostSettings(subject.spec, subject.shapes, settings, cards, shares, batches, **limit)
     return lambda shown: bench_hosts(wanted, on_progress=shown.on_progress, on_note=say)
 
 

@@ -1,11 +1,13 @@
-"""A core for every host, or where hosts are more than cores an equal share of one."""
+"""A core for every host, or the share that was asked for, or an equal share where hosts are more than cores."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
+
+from hyperplace.errors import UsageError
 
 PERIOD_US = 10_000  # short against a mini-batch, so that a share is like a slower core and not a core with breaks
 GROUPS = Path("/sys/fs/cgroup")
@@ -28,24 +30,38 @@ class Seat:
 
 
 @contextmanager
-def seats(number: int) -> Iterator[tuple[Seat, ...]]:
+def seats(number: int, shares: Sequence[float] = ()) -> Iterator[tuple[Seat, ...]]:
     """Hand out as many seats, on the cores that this process may use; groups are removed at the end of the block."""
     if not hasattr(os, "sched_setaffinity"):  # not a thing outside Linux
         yield (Seat(None),) * number
         return
     _remove_stale()
     cores = sorted(os.sched_getaffinity(0))
-    per_core = ceil(number / len(cores))
+    wanted = tuple(shares) or (1 / ceil(number / len(cores)),) * number
+    _check_room(wanted, len(cores))
     made: list[Path] = []
     try:
-        if per_core > 1:
-            made = [group for index in range(number) if (group := _limited(index, 1 / per_core))]
-        groups: list[Path | None] = [*made] if len(made) == number else [None] * number
-        yield tuple(Seat(cores[index % len(cores)], 1 / per_core, group) for index, group in enumerate(groups))
+        made = [group for index, share in enumerate(wanted) if share < 1 and (group := _limited(index, share))]
+        if shares and len(made) < sum(share < 1 for share in wanted):
+            raise UsageError("--shares needs control groups, which this process may not make; run it as root")
+        groups = iter(made if len(made) == sum(share < 1 for share in wanted) else [])
+        yield tuple(
+            Seat(cores[index % len(cores)], share, next(groups, None) if share < 1 else None)
+            for index, share in enumerate(wanted)
+        )
     finally:
         for group in made:
             with suppress(OSError):  # a process that was killed may not be gone yet
                 group.rmdir()
+
+
+def _check_room(shares: Sequence[float], num_cores: int) -> None:
+    """Refuse shares of which a core would have to give more than it has."""
+    for core in range(num_cores):
+        if (total := sum(shares[core::num_cores])) > 1 + 1e-9:
+            raise UsageError(
+                f"--shares ask for {total:g} of core {core}, for hosts take turns on {num_cores} cores; give less"
+            )
 
 
 def _remove_stale() -> None:
@@ -79,6 +95,8 @@ def seats_line(seats: tuple[Seat, ...]) -> str:
     first = seats[0]
     if first.core is None:
         return "not kept on cores of their own"
+    if len({seat.share for seat in seats}) > 1:
+        return f"{', '.join(f'{seat.share:.3g}' for seat in seats)} of a core"
     if first.share == 1:
         return "a core each"
     if first.group:

@@ -38,13 +38,21 @@ class HostSettings:
     spec: str  # of the model, which every host makes for itself
     shapes: tuple[tuple[int, ...], ...] | None
     bench: BenchSettings
-    card: Card = field(default_factory=Card)
+    cards: tuple[Card, ...] = (Card(),)  # one for all hosts, or one each
+    shares: tuple[float, ...] = ()  # of a core, one for each host; as much as there is by default
     batches: tuple[int, ...] = ()  # the bench's own by default
     turn_limit_s: float = 30.0  # a slow method is timed for fewer mini-batches
     silence_s: float = 300.0  # who says nothing for so long hangs
 
     def __post_init__(self) -> None:
         check_hosts(self.bench.k)
+        if len(self.cards) not in (1, self.bench.k):
+            raise UsageError(f"--rate has {len(self.cards)} rates for {self.bench.k} hosts; give one, or one for each")
+        if self.shares and (len(self.shares) != self.bench.k or not all(0 < share <= 1 for share in self.shares)):
+            raise UsageError(
+                f"--shares {','.join(map('{:g}'.format, self.shares))} are not {self.bench.k} shares of a core; give "
+                "one for each host, above 0 and up to 1"
+            )
         if not 0 < self.turn_limit_s < math.inf:
             raise UsageError(f"--turn-limit {self.turn_limit_s:g} is no time for a turn; give seconds above 0")
         for batch in self.batches:
@@ -96,7 +104,7 @@ class Place:
 
     hosts: tuple[Host, ...]
     seats: tuple[Seat, ...]
-    card: Card
+    cards: tuple[Card, ...]
     network: str
     cluster: Cluster | None = None  # as it was probed
 
@@ -106,8 +114,9 @@ class Place:
 
     @property
     def bits_per_s(self) -> float | None:
-        """The cards' rate as it looks beside layers that were measured on a whole core."""
-        return self.card.bits_per_s and self.card.bits_per_s / self.seats[0].share
+        """The slowest card's rate as it looks beside layers that were measured on a whole core."""
+        rates = [card.bits_per_s for card in self.cards if card.bits_per_s]
+        return min(rates) / self.seats[0].share if rates else None
 
 
 def seated(cluster: Cluster, seats: Sequence[Seat]) -> Cluster:

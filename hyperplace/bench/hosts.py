@@ -17,7 +17,7 @@ from hyperplace.bench.cores import seats, seats_line
 from hyperplace.bench.host_contender import HostContender, HostSettings, Place, host_contenders, seated
 from hyperplace.bench.jobs import CLOSE, GIVE, OPEN, PLAIN, PLAN, PROBE, WATCH, Job, Reply, Start
 from hyperplace.bench.measure import Measured, OnProgress, check_images
-from hyperplace.bench.netns import Card, NoHosts, hosts, on_loopback
+from hyperplace.bench.netns import Card, NoHosts, cards_line, hosts, on_loopback
 from hyperplace.bench.workers import WorkerFault, Workers
 from hyperplace.errors import HyperplaceError
 from hyperplace.files.cluster import read_cluster
@@ -58,15 +58,15 @@ def bench_hosts(
 def _place(settings: HostSettings, on_note: Callable[[str], None]) -> Iterator[Place]:
     number = settings.bench.k
     with ExitStack() as stack:
-        own, card = stack.enter_context(seats(number)), settings.card
+        own, cards = stack.enter_context(seats(number, settings.shares)), settings.cards
         try:
-            made = stack.enter_context(hosts(number, card))
-            network = f"{number} emulated hosts, {card}, {seats_line(own)}"
+            made = stack.enter_context(hosts(number, *cards))
+            network = f"{number} emulated hosts, {cards_line(cards)}, {seats_line(own)}"
         except NoHosts as reason:
-            made, card = on_loopback(number), Card()
+            made, cards = on_loopback(number), (Card(),)
             network = f"{number} processes on loopback, without --rate and --delay, {seats_line(own)} ({reason})"
             on_note(f"{reason}; measuring plain processes on loopback instead, without --rate and --delay")
-        yield Place(made, own, card, network)
+        yield Place(made, own, cards, network)
 
 
 def _take_turns(run: "_Run", everyone: list[HostContender], on_progress: OnProgress) -> None:
@@ -108,7 +108,8 @@ class _Run:
         self.workers.ask(Job(CLOSE), one.row.num_parts)
         seconds = max(reply.seconds for reply in replies)
         one.speeds.append(number * one.row.batch / seconds)
-        busy = mean(reply.busy_s for reply in replies) / seconds / self.place.seats[0].share
+        seats = self.place.seats
+        busy = mean(reply.busy_s / seat.share for reply, seat in zip(replies, seats, strict=False)) / seconds
         one.idle.append(max(1 - busy, 0.0))
         if self.place.counts_bytes and one.row.is_outside:
             one.wire_bytes.append(sum(reply.sent_bytes for reply in replies) / number)

@@ -44,6 +44,11 @@ class Card:
     delay_us: float = 0.0
 
     @classmethod
+    def parse_all(cls, rates: str | None, delay: str | None) -> "tuple[Card, ...]":
+        """Return the cards of two options' texts, such as 1gbit,100mbit and 1ms: one for all hosts, or one for each."""
+        return tuple(cls.parse(rate, delay) for rate in (rates.split(",") if rates else [None]))
+
+    @classmethod
     def parse(cls, rate: str | None, delay: str | None) -> "Card":
         """Return the card of two options' texts, such as 1gbit and 1ms."""
         bits = None if rate is None else _amount("--rate", rate, BITS_OF, "1gbit")
@@ -72,14 +77,19 @@ class Host:
     enter: tuple[str, ...] = ()
 
 
+def cards_line(cards: tuple[Card, ...]) -> str:
+    """Say in words what cards the hosts have."""
+    return str(cards[0]) if len(set(cards)) == 1 else "; ".join(map(str, cards))
+
+
 def on_loopback(number: int) -> tuple[Host, ...]:
     """Return hosts that are none: processes that meet on loopback."""
     return (Host("127.0.0.1", LOOPBACK),) * number
 
 
 @contextmanager
-def hosts(number: int, card: Card) -> Iterator[tuple[Host, ...]]:
-    """Make the hosts for the block; NoHosts says why that cannot be done here."""
+def hosts(number: int, *cards: Card) -> Iterator[tuple[Host, ...]]:
+    """Make the hosts for the block, with the same card or one each; NoHosts says why that cannot be done here."""
     _check_rights()
     remove_stale()
     switch, names = _name("switch"), [_name(str(index)) for index in range(number)]
@@ -89,7 +99,7 @@ def hosts(number: int, card: Card) -> Iterator[tuple[Host, ...]]:
         _ip("-n", switch, "link", "set", "bridge", "up")
         for index, name in enumerate(names):
             _add_namespace(name)
-            _plug_in(name, switch, index, card)
+            _plug_in(name, switch, index, cards[index] if len(cards) > 1 else cards[0])
         yield tuple(Host(_address(index), INTERFACE, ("ip", "netns", "exec", name)) for index, name in enumerate(names))
     finally:
         _remove([*names, switch])

@@ -17,7 +17,7 @@ from hyperplace.values.plan import AUTO
 
 TINY = f"{Path(__file__).parent}/tiny.py"
 PLAIN = BenchSettings("tiny", k=2, batch=4, repeats=2, steps=2, imbalance=0.3, costs="flops", time_limit_s=1)
-SETTINGS = HostSettings(f"{TINY}:tiny", ((1, 8, 8),), PLAIN, Card.parse("1gbit", None))
+SETTINGS = HostSettings(f"{TINY}:tiny", ((1, 8, 8),), PLAIN, Card.parse_all("1gbit", None))
 TORCH = ["torch DDP", *(f"torch {name} m={number}" for name in ("GPipe", "1F1B") for number in (2, 8))]
 
 
@@ -118,6 +118,10 @@ def test_the_last_row_is_auto_only_where_nobody_else_has_its_plan() -> None:
         {"batches": (8, 0)},
         {"turn_limit_s": 0},
         {"turn_limit_s": float("nan")},
+        {"cards": (Card(), Card(), Card())},
+        {"shares": (1.0,)},
+        {"shares": (1.0, 1.5)},
+        {"shares": (1.0, 0.0)},
         {"bench": replace(PLAIN, k=1)},
         {"bench": replace(PLAIN, k=65)},
     ],

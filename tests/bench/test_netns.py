@@ -57,7 +57,7 @@ def own() -> list[str]:
     ],
 )
 def test_a_card_from_options(rate, delay, card, shown) -> None:
-    assert Card.parse(rate, delay) == card
+    assert Card.parse_all(rate, delay) == (card,)
     assert str(card) == shown
 
 
@@ -70,7 +70,14 @@ def test_a_card_from_options(rate, delay, card, shown) -> None:
 )
 def test_what_is_no_card(rate, delay) -> None:
     with pytest.raises(UsageError, match=r"--(rate|delay) "):
-        Card.parse(rate, delay)
+        Card.parse_all(rate, delay)
+
+
+def test_a_card_for_each_host() -> None:
+    cards = Card.parse_all("1gbit,100mbit", "1ms")
+    assert cards == (Card(1e9, 1e3), Card(1e8, 1e3))
+    assert netns.cards_line(cards) == "1 Gbit/s each way, 1 ms delay; 100 Mbit/s each way, 1 ms delay"
+    assert netns.cards_line((Card(1e9),) * 2) == "1 Gbit/s each way"
 
 
 @needs_hosts

@@ -3,13 +3,16 @@
 import os
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from hyperplace.bench import cores
 from hyperplace.bench.cores import Seat, seats, seats_line
 from hyperplace.bench.jobs import Entry, Job, Start
 from hyperplace.bench.netns import on_loopback
 from hyperplace.bench.workers import WorkerFault, Workers
+from hyperplace.errors import UsageError
 
 START = Start("lenet5", None, 0, "lo", 60.0)
 DDP, PLAIN = Job("open", Entry("ddp", 4)), Job("open", Entry("plain", 4))
@@ -73,3 +76,20 @@ def test_every_host_has_a_core_or_an_equal_share(monkeypatch) -> None:
         assert len(groups) in (0, 5), "all of them are limited, or none"
         assert ("0.333 of a core" if groups else "3 on a core together") in seats_line(five)
     assert not any(group.exists() for group in groups)
+
+
+def test_hosts_have_the_shares_that_were_asked_for(monkeypatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5})
+    monkeypatch.setattr(cores, "_limited", lambda index, share: Path(f"/nowhere/{index}"))
+    with seats(3, (0.6, 1.0, 0.4)) as three:
+        assert [(seat.core, seat.share, seat.group and seat.group.name) for seat in three] == [
+            (3, 0.6, "0"),
+            (5, 1.0, None),
+            (3, 0.4, "2"),
+        ]
+        assert seats_line(three) == "0.6, 1, 0.4 of a core"
+    with pytest.raises(UsageError, match=r"ask for 1.1 of core 0"), seats(3, (0.6, 1.0, 0.5)):
+        pass
+    monkeypatch.setattr(cores, "_limited", lambda index, share: None)
+    with pytest.raises(UsageError, match="needs control groups"), seats(2, (1.0, 0.4)):
+        pass
