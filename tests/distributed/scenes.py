@@ -237,12 +237,12 @@ def other_settings(folder):
 
 
 def many(folder):
-    """Take many steps, and see that nothing grows."""
+    """Take a thousand steps in all, and see that nothing grows."""
     trainers = [made(partitioner=how) for how in ("horizontal", "dataparallel")]
     for trainer in trainers:
         steps(trainer, 0, 50)
     begin = _held()
-    for _ in range(5):
+    for _ in range(10):
         for trainer in trainers:
             steps(trainer, 0, 50)
     say(begin=begin, end=_held())

@@ -1,0 +1,77 @@
+"""Predicted against measured: the rows of benches on hosts and on threads, their errors, and the order of methods.
+
+python results/predictions/collect.py results/*hosts*/bench.csv results/vgg16-bench/bench.csv
+"""
+
+import csv
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from statistics import median
+
+APART = 1.10  # methods that differ by less are not put in order
+
+
+@dataclass(frozen=True)
+class Row:
+    """Milliseconds of a mini-batch by one method, measured and predicted."""
+
+    run: tuple[str, str]  # model, and where
+    method: str
+    schedule: str
+    measured_ms: float
+    spread: float
+    predicted_ms: float
+
+    @property
+    def error(self) -> float:
+        return self.predicted_ms / self.measured_ms - 1
+
+    def __str__(self) -> str:
+        figures = (
+            f"{self.measured_ms:,.0f} | {100 * self.spread:.1f} | {self.predicted_ms:,.0f} | {100 * self.error:+.1f}"
+        )
+        return f"| {' | '.join((*self.run, self.method, self.schedule))} | {figures} |"
+
+
+def rows_of(path: Path) -> Iterator[Row]:
+    """Yield the rows with a prediction."""
+    for row in csv.DictReader(path.read_text().splitlines()):
+        if row["predicted_us"] and row["median"]:
+            yield Row(
+                (row["model"], row["network"] or "threads"),
+                row["method"],
+                row["schedule"],
+                1e3 * int(row["batch"]) / float(row["median"]),
+                float(row["spread"]),
+                float(row["predicted_us"]) / 1e3,
+            )
+
+
+def order(rows: list[Row]) -> tuple[int, int]:
+    """Return of how many pairs of one run that are apart the prediction has the order right, and how many there are."""
+    apart = [
+        (one, other)
+        for one, other in combinations(rows, 2)
+        if one.run == other.run
+        and max(one.measured_ms, other.measured_ms) > APART * min(one.measured_ms, other.measured_ms)
+    ]
+    right = sum((a.measured_ms < b.measured_ms) == (a.predicted_ms < b.predicted_ms) for a, b in apart)
+    return right, len(apart)
+
+
+def main(paths: list[str]) -> None:
+    rows = [row for path in sorted(paths) for row in rows_of(Path(path))]
+    print("```sh\npython results/predictions/collect.py", *sorted(paths), "\n```\n")
+    print("| model | where | method | schedule | measured ms | spread % | predicted ms | error % |")
+    print("| --- | --- | --- | --- | ---: | ---: | ---: | ---: |")
+    print(*rows, sep="\n")
+    errors, (right, apart) = [abs(row.error) for row in rows], order(rows)
+    print(f"\n{len(rows)} rows: median error {100 * median(errors):.1f} %, worst {100 * max(errors):.1f} %.")
+    print(f"Of pairs of one run that differ by more than 10 %, {right} of {apart} are predicted in the right order.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
