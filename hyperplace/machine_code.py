@@ -17,7 +17,7 @@ from typing import Any
 import numba
 
 HERE = Path(__file__).parent
-SOURCES = ("machine_code.py", "steps/symmetric/*.py", "steps/partition/polish.py")
+SOURCES = ("machine_code.py", "steps/symmetric/*.py", "steps/partition/polish.py", "steps/simulate/*.py")
 
 _lock = threading.Lock()
 

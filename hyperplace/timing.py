@@ -3,6 +3,7 @@
 Plan + Cluster -> lower -> schedule -> simulate -> Forecast
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hyperplace.compiling import micro_batches_for
@@ -17,9 +18,12 @@ from hyperplace.values.graph import Graph
 from hyperplace.values.plan import Plan, Settings
 from hyperplace.values.profile import Profile
 from hyperplace.values.program import Program
+from hyperplace.values.schedule import Schedule
 
 ENOUGH = 0.98  # of the best: fewer mini-batches in flight are worth as much
 LEAST_ROWS = 8  # of a micro-batch: with four, VGG16 takes a quarter longer than its share of work
+
+_Run = tuple[Schedule, int, int]  # mini-batches in flight, micro-batches
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ def forecast(
     flow = flow or FlowWish()
     cluster.check_parts(plan.settings.k)
     program = lower(graph, plan, costs)
-    found = [_tried(name, plan, program, cluster, flow, one) for one in _depths(graph, plan, flow)]
+    runs = _runs(program, cluster, flow, _depths(graph, plan, flow))
+    found = [_tried(name, plan, program, cluster, flow, run) for run in runs]
     fitting = [one for one in found if not one.lacks] or found
     best = min(one.seconds for one in fitting)
     return next(one for one in fitting if one.seconds * ENOUGH <= best)
@@ -61,12 +66,19 @@ def _depths(graph: Graph, plan: Plan, flow: FlowWish) -> list[tuple[int, int]]:
     return [(flow.in_flight or max(4, k), number) for number in pieces]
 
 
-def _tried(
-    name: str, plan: Plan, program: Program, cluster: Cluster, flow: FlowWish, depth: tuple[int, int]
-) -> Forecast:
-    in_flight, pieces = depth
+def _runs(program: Program, cluster: Cluster, flow: FlowWish, depths: Iterable[tuple[int, int]]) -> Iterator[_Run]:
+    """Yield the schedule of every depth, unless a smaller one has the same: then more in flight changes nothing."""
+    known: list[tuple[Schedule, int]] = []
+    for in_flight, pieces in depths:
+        order = schedule(program, in_flight, is_sync=flow.schedule == SYNC, cluster=cluster)
+        if (order, pieces) not in known:
+            known.append((order, pieces))
+            yield order, in_flight, pieces
+
+
+def _tried(name: str, plan: Plan, program: Program, cluster: Cluster, flow: FlowWish, run: _Run) -> Forecast:
+    order, in_flight, pieces = run
     is_sync = flow.schedule == SYNC
-    order = schedule(program, in_flight, is_sync=is_sync, cluster=cluster)
     needed = memory(program, order, optimizer=flow.optimizer)
     return Forecast(
         name,

@@ -6,8 +6,8 @@ Messages take no time, so the period is the best that parts which only wait for 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from hyperplace.steps.simulate.engine import Spans, run
-from hyperplace.steps.simulate.tasks import enough_batches, steady_period, tasks_of
+from hyperplace.steps.simulate.engine import run
+from hyperplace.steps.simulate.tasks import Spans, enough_batches, steady_period, tasks_of
 from hyperplace.values.derived.actions import Node, durations
 from hyperplace.values.program import Program, Send
 from hyperplace.values.schedule import BACKWARD, FORWARD, Schedule

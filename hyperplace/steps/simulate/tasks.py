@@ -1,17 +1,39 @@
 """What a schedule lets the parts of a program do, in which order, for a number of mini-batches or one iteration."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from hyperplace.errors import UsageError
-from hyperplace.steps.simulate.engine import Done, Spans, Tasks
 from hyperplace.values.cluster import Cluster
-from hyperplace.values.derived.actions import Needs, durations, needs_of, parcels_of
+from hyperplace.values.derived.actions import Needs, Node, Parcel, durations, needs_of, parcels_of
 from hyperplace.values.derived.traffic import seconds
 from hyperplace.values.loans import find_loans, users_of
 from hyperplace.values.program import Program
 from hyperplace.values.schedule import FORWARD, NORM, UPDATE, Schedule
 
 ROUNDS = 8  # of as many mini-batches as there can be in flight, between filling the pipe and letting it run dry
+
+Done = tuple[int, Node]  # a mini-batch's action
+Spans = dict[Done, tuple[float, float]]  # when it begins and ends
+Weight = tuple[int, str]  # its owner and attribute
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """What is to be simulated: the actions of a mini-batch, what they wait for and send, and in which order each part
+    does which of which mini-batch.
+
+    `users`: who sees a weight that is lent on its owner's part, and `delays`: how many mini-batches later, there and
+    elsewhere.
+    """
+
+    needs: Needs
+    work: Mapping[Node, float]
+    parcels: Sequence[Parcel]
+    todo: Sequence[Sequence[Done]]
+    delays: Mapping[Weight, int] = field(default_factory=dict)
+    users: Mapping[Weight, set[Node]] = field(default_factory=dict)
+    adds_up: int = 1  # micro-batches, of which the last brings the gradients of copies
 
 
 def enough_batches(schedule: Schedule) -> int:
