@@ -1,10 +1,10 @@
 """The plan that takes least time on a cluster: Graph + Profile + Cluster -> Forecasts, the fastest first.
 
-Searches know bytes and work; which of the two a cluster waits for only a simulation can tell. So several searches, from
-tight to loose in the balance of work, make candidates, each device with work in proportion to its speed, and the
-simulation judges them all; so it does placements by rows at first and by filters after, with the border where that is
-fastest, for they lose least to waiting. The best is then changed, a layer or a piece of one at a time, as long as that
-makes it faster; where there are few placements, all of them are tried instead.
+Searches know bytes and work; which of the two a cluster waits for only a simulation can tell. So it judges candidates
+of all kinds (time_candidates.py), and placements by rows at first and by filters after, with the border where that is
+fastest, for they lose least to waiting. The best is then changed, by parts that change devices (time_swaps.py) or by a
+layer or a piece of one at a time (time_moves.py), as long as that makes it faster; where there are few placements, all
+of them are tried.
 """
 
 import time
@@ -16,17 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hyperplace.errors import BalanceError, PartitionerError
-from hyperplace.planning import Clock, OnLayer, Placement, checked_profile, graph_for, placed, profile
-from hyperplace.search import UNWATCHED, OnProgress, Watch, search
+from hyperplace.errors import BalanceError
+from hyperplace.planning import OnLayer, Placement, checked_profile, graph_for, profile
+from hyperplace.search import UNWATCHED, OnProgress, Watch
 from hyperplace.steps.place import place
+from hyperplace.time_candidates import any_imbalance, candidates, placements, settled
 from hyperplace.time_moves import ROWS_FIRST, Splits, neighbours
+from hyperplace.time_swaps import swapped
 from hyperplace.timing import FlowWish, forecast
-from hyperplace.values.capacities import Capacities
+from hyperplace.values.arrays import Ints
 from hyperplace.values.cluster import Cluster, Host, parse_rate
 from hyperplace.values.forecast import Forecast
 from hyperplace.values.graph import Graph
-from hyperplace.values.layout import Layout, Plane, layout_of
+from hyperplace.values.layout import Layout, layout_of
 from hyperplace.values.methods import BY_TIME, COARSE, DATA_PARALLEL, HYBRID, INCREMENTAL, LAYERWISE, SERVERS
 from hyperplace.values.partition import Partition
 from hyperplace.values.plan import Plan, Settings
@@ -37,11 +39,7 @@ if TYPE_CHECKING:
 
 METHODS = (LAYERWISE, INCREMENTAL, COARSE, HYBRID, DATA_PARALLEL, *SERVERS)  # in tables, beside the plan by time
 TABLE_IMBALANCE = 0.02  # of the searches in tables
-IMBALANCES = (0.01, 0.05, 0.2, 0.6)  # from where balance is all to where bytes are
-GRAINS = ("coarse", "hybrid")
-BASELINES = (LAYERWISE, INCREMENTAL, DATA_PARALLEL)
 FEW = 600  # placements that are all tried
-SEARCH_SHARE = 0.6  # of the time, for candidates
 STARTS = 3  # the best candidates, from which it goes on
 BORDERS = 8  # tried at first between layers by rows and layers by filters
 GAIN = 1e-4  # of the time: what is less is none
@@ -70,15 +68,16 @@ def place_by_time(
     """Return the plan that takes least time on the first k devices of a cluster, and what others take."""
     cluster.check_parts(settings.k)
     begin, judge = time.monotonic(), _Judge(graph, costs, cluster, flow or FlowWish())
-    found = [(judge(name, made.plan), made) for name, made in _candidates(graph, costs, settings, cluster, watch)]
-    splits = Splits.of(graph, costs, settings, [device.speed for device in cluster.devices[: settings.k]])
-    found += _rows_first(judge, splits, settings)
-    if not found:
-        raise BalanceError(f"no method places the model on {settings.k} parts; try fewer")
-    found.sort(key=lambda pair: pair[0].rank)
     end = begin + watch.time_limit_s if watch.time_limit_s else None
+
+    def is_over() -> bool:
+        return end is not None and time.monotonic() > end
+
+    splits = Splits.of(graph, costs, settings, [device.speed for device in cluster.devices[: settings.k]])
+    found = [*_rows_first(judge, splits, settings, is_over), *_judged(judge, settings, is_over, watch)]
+    found.sort(key=lambda pair: pair[0].rank)
     for start in tuple(found[:STARTS]):
-        better = _improved(judge, splits, start, lambda: end is not None and time.monotonic() > end, watch)
+        better = _improved(judge, splits, start, is_over, watch)
         if better[0].rank < found[0][0].rank:
             found.insert(0, better)
     if lacks := found[0][0].lacks:
@@ -123,66 +122,31 @@ class _Judge:
         return forecast(self.graph, self.costs, plan, self.cluster, self.flow, name)
 
 
-def _candidates(
-    graph: Graph, costs: Profile, settings: Settings, cluster: Cluster, watch: Watch
-) -> Iterator[tuple[str, Placement]]:
-    speeds = [device.speed for device in cluster.devices[: settings.k]]
-    searches = [(grain, imbalance) for imbalance in IMBALANCES for grain in GRAINS]
-    limit_s = SEARCH_SHARE * watch.time_limit_s / len(searches)
-    each = replace(watch, time_limit_s=limit_s, on_left_out=lambda what: None)
-    for grain, imbalance in searches:
-        own = replace(settings, grain=grain, partitioner="auto", imbalance=imbalance)
-        limit = Capacities.shared(speeds, imbalance)
-        yield from _placements(graph, costs, own, f"{grain} {imbalance:g}", each, limit)
-    yield "one device", _on_one(graph, costs, settings, int(np.argmax(speeds)))
-    for name, grain, partitioner in BASELINES:
-        own = replace(settings, grain=grain, partitioner=partitioner, imbalance=_any_imbalance(settings.k))
-        yield from _placements(graph, costs, own, name, each, None)
+def _judged(
+    judge: _Judge, settings: Settings, is_over: Callable[[], bool], watch: Watch
+) -> Iterator[tuple[Forecast, Placement]]:
+    """Yield candidates with what they take, as long as there is time."""
+    for name, made in candidates(judge.graph, judge.costs, settings, judge.cluster, watch):
+        found = judge(name, made.plan)
+        watch.on_progress(f"{name}: {found.seconds:.4g} s")
+        yield found, made
+        if is_over():
+            watch.on_left_out("candidates by time")
+            return
 
 
-def _on_one(graph: Graph, costs: Profile, settings: Settings, part: int) -> Placement:
-    """Return everything on one device, the others idle: what no network makes slower."""
-    planes = {
-        layer.name: Plane.by_lines(np.full(layer.num_filters, part, np.int64), settings.batch) for layer in graph.layers
-    }
-    loose = replace(settings, grain="coarse", partitioner="auto", imbalance=_any_imbalance(settings.k))
-    return placed(graph, costs, Layout(planes, settings.k, found_by="one device"), loose, Clock())
-
-
-def _any_imbalance(num_parts: int) -> float:
-    """Return an imbalance that everything meets."""
-    return float(max(1, num_parts - 1))
-
-
-def _placements(
-    graph: Graph, costs: Profile, settings: Settings, name: str, watch: Watch, limit: Capacities | None
-) -> Iterator[tuple[str, Placement]]:
-    """Yield the placement that a search finds, if it finds one."""
-    try:
-        layout = search(graph, costs, settings, watch, capacities=limit)
-    except (BalanceError, PartitionerError):
-        return
-    yield name, _settled(graph, costs, layout, settings)
-
-
-def _settled(graph: Graph, costs: Profile, layout: Layout, settings: Settings) -> Placement:
-    """Return the placement of a layout, whose plan says how unequal its parts are: nobody has asked for less."""
-    made = placed(graph, costs, layout, replace(settings, imbalance=_any_imbalance(settings.k)), Clock())
-    imbalance = max(ceil(1e3 * (made.plan.metrics.max_over_avg - 1)) / 1e3, 0.0)
-    own = replace(made.plan.settings, imbalance=imbalance)
-    return replace(made, plan=replace(made.plan, settings=own))
-
-
-def _rows_first(judge: _Judge, splits: Splits, settings: Settings) -> list[tuple[Forecast, Placement]]:
+def _rows_first(
+    judge: _Judge, splits: Splits, settings: Settings, is_over: Callable[[], bool]
+) -> list[tuple[Forecast, Placement]]:
     """Return placements by rows up to a border, and by filters after: some borders, then those near the best."""
     number = splits.num_borders
     tried: dict[int, tuple[Forecast, Placement]] = {}
     stride, borders = ceil(number / BORDERS), range(0, number, ceil(number / BORDERS))
     while True:
         for border in borders:
-            if 0 <= border < number and border not in tried:
+            if 0 <= border < number and border not in tried and not is_over():
                 tried[border] = _with_border(judge, splits, settings, border)
-        if stride == 1:
+        if stride == 1 or is_over():
             return list(tried.values())
         stride, best = ceil(stride / 2), min(tried, key=lambda border: tried[border][0].rank)
         borders = range(best - stride, best + stride + 1, stride)
@@ -190,7 +154,7 @@ def _rows_first(judge: _Judge, splits: Splits, settings: Settings) -> list[tuple
 
 def _with_border(judge: _Judge, splits: Splits, settings: Settings, border: int) -> tuple[Forecast, Placement]:
     own = replace(settings, grain="hybrid", partitioner="auto", row_blocks=settings.batch)
-    made = _settled(judge.graph, judge.costs, splits.with_border(border), own)
+    made = settled(judge.graph, judge.costs, splits.with_border(border), own)
     return judge(f"{ROWS_FIRST} {border}", made.plan), made
 
 
@@ -202,10 +166,22 @@ def _improved(
     num_parts, num_vertices = made.partition.num_parts, len(made.partition.part_of)
     if num_parts**num_vertices <= FEW:
         return _first_better(judge, start, _all(made), is_over, to_the_end=True) or start
-    while better := _first_better(judge, (best, made), neighbours(made, splits), is_over):
+    while better := _first_better(judge, (best, made), _neighbours(judge, best, made, splits), is_over):
         best, made = better
         watch.on_progress(f"{best.seconds:.4g} s")
     return best, made
+
+
+def _neighbours(judge: _Judge, best: Forecast, made: Placement, splits: Splits) -> Iterator[Layout]:
+    """Yield what a placement may become in one step."""
+    for part_of in swapped(made.partition.part_of, judge.cluster, best.prediction.busy):
+        yield _with_parts(made, part_of)
+    yield from neighbours(made, splits)
+
+
+def _with_parts(made: Placement, part_of: Ints) -> Layout:
+    """Return a placement with its vertices elsewhere."""
+    return layout_of(made.hypergraph, Partition(part_of, made.partition.num_parts, BY_TIME), made.plan.settings.batch)
 
 
 def _first_better(
@@ -227,7 +203,7 @@ def _first_better(
             best, found = tried, layout
     if found is None:
         return None
-    return best, _settled(judge.graph, judge.costs, found, _settings_of(start[1], found))
+    return best, settled(judge.graph, judge.costs, found, _settings_of(start[1], found))
 
 
 def _is_better(one: Forecast, other: Forecast) -> bool:
@@ -237,14 +213,12 @@ def _is_better(one: Forecast, other: Forecast) -> bool:
 def _settings_of(made: Placement, layout: Layout) -> Settings:
     """Return the settings of a placement for another layout, which may split rows."""
     grain = "hybrid" if layout.row_cuts else made.plan.settings.grain
-    return replace(made.plan.settings, grain=grain, imbalance=_any_imbalance(layout.num_parts))
+    return replace(made.plan.settings, grain=grain, imbalance=any_imbalance(layout.num_parts))
 
 
 def _all(made: Placement) -> Iterator[Layout]:
-    num_parts = made.partition.num_parts
-    for parts in product(range(num_parts), repeat=len(made.partition.part_of)):
-        partition = Partition(np.array(parts, np.int64), num_parts, BY_TIME)
-        yield layout_of(made.hypergraph, partition, made.plan.settings.batch)
+    for parts in product(range(made.partition.num_parts), repeat=len(made.partition.part_of)):
+        yield _with_parts(made, np.array(parts, np.int64))
 
 
 def methods(
@@ -270,8 +244,8 @@ def _method_plans(graph: Graph, costs: Profile, settings: Settings, watch: Watch
     for name, grain, partitioner in kinds:
         watch.on_progress(name)
         own = replace(settings, grain=grain, partitioner=partitioner, imbalance=TABLE_IMBALANCE)
-        loose = replace(own, imbalance=_any_imbalance(settings.k)) if partitioner != "auto" else own
-        yield from ((name, made.plan) for name, made in _placements(graph, costs, loose, name, watch, None))
+        loose = replace(own, imbalance=any_imbalance(settings.k)) if partitioner != "auto" else own
+        yield from ((name, made.plan) for name, made in placements(graph, costs, loose, name, watch, None))
 
 
 def sweep(

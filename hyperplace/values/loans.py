@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hyperplace.errors import UsageError
-from hyperplace.values.program import Copy, PartProgram, Piece
+from hyperplace.values.program import Copy, PartProgram, Piece, Program
 from hyperplace.values.ranges import Range, Ranges
 
 Owned = dict[str, dict[str, Piece]]  # by name and attribute
@@ -19,6 +19,13 @@ class Loan:
     lent: str  # the owner's attribute
     copy: str  # the borrower's attribute; names the messages
     spans: tuple[Ranges, ...]  # within the owner's piece
+
+
+def loans_of(program: Program) -> tuple[Loan, ...]:
+    """Return what the parts of a program lend each other; found once, as thousands of copies take their time."""
+    found: tuple[Loan, ...] = vars(program).get("_loans") or find_loans(program.parts)
+    vars(program)["_loans"] = found  # as a cached property would; loans know the program, not it them
+    return found
 
 
 def find_loans(parts: Sequence[PartProgram]) -> tuple[Loan, ...]:

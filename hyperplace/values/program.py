@@ -124,7 +124,7 @@ class Piece:
         """The shape of the slice."""
         return tuple(sum(stop - start for start, stop in ranges) for ranges in self.spans)
 
-    @property
+    @cached_property
     def num_bytes(self) -> int:
         return prod(self.sizes) * ITEM_BYTES[self.dtype]
 

@@ -22,7 +22,7 @@ from random import Random
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.derived.actions import Needs, Node, durations, needs_of, parcels_of
 from hyperplace.values.derived.traffic import Card, card_seconds, lags_of, seconds
-from hyperplace.values.loans import find_loans, users_of
+from hyperplace.values.loans import loans_of, users_of
 from hyperplace.values.program import Program
 from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, UPDATE, Action, Schedule
 
@@ -58,7 +58,7 @@ def schedule(
     spans = {node: (start, start + work[node]) for node, start in starts.items()}
     actions = _rows(starts, period, len(program.parts))
     depth = max((action.offset for row in actions for action in row), default=0)
-    loans = () if is_sync else find_loans(program.parts)
+    loans = () if is_sync else loans_of(program)
     most = max(in_flight, depth + 1) if cluster else depth + 1  # without, nothing is known of what takes longer
     delays = {
         weight: _delay(problem, spans, period, weight[0], users, most=most)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from hyperplace.errors import UsageError
 from hyperplace.steps.simulate.dry_run import dry_run
-from hyperplace.values.loans import find_loans
+from hyperplace.values.loans import loans_of
 from hyperplace.values.memory import OPTIMIZER_STATES, PartMemory
 from hyperplace.values.program import PartProgram, Piece, Program
 from hyperplace.values.schedule import Schedule
@@ -15,7 +15,7 @@ def memory(program: Program, schedule: Schedule, *, optimizer: str = "sgd") -> t
     if optimizer not in OPTIMIZER_STATES:
         raise UsageError(f"optimizer {optimizer!r} is unknown; choose one of {', '.join(OPTIMIZER_STATES)}")
     run = dry_run(program, schedule)
-    lent = {(loan.owner, loan.lent) for loan in find_loans(program.parts)}
+    lent = {(loan.owner, loan.lent) for loan in loans_of(program)}
     return tuple(
         PartMemory(
             weights=_bytes(part.weights) + _bytes(part.buffers),

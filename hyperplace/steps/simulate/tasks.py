@@ -7,7 +7,7 @@ from hyperplace.errors import UsageError
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.derived.actions import Needs, Node, Parcel, durations, needs_of, parcels_of
 from hyperplace.values.derived.traffic import seconds
-from hyperplace.values.loans import find_loans, users_of
+from hyperplace.values.loans import loans_of, users_of
 from hyperplace.values.program import Program
 from hyperplace.values.schedule import FORWARD, NORM, UPDATE, Schedule
 
@@ -47,7 +47,7 @@ def tasks_of(program: Program, schedule: Schedule, num_batches: int, cluster: Cl
     is_sync, clips = UPDATE not in kinds, NORM in kinds
     needs = needs_of(program, is_sync=is_sync, clips=clips)
     check_complete(program, schedule, needs)
-    users = {} if is_sync else users_of(program.parts, find_loans(program.parts))
+    users = {} if is_sync else users_of(program.parts, loans_of(program))
     if unknown := [weight for weight in users if weight not in schedule.delays]:
         owner, name = unknown[0]
         raise UsageError(f"the schedule does not say after how many ticks {name} of part {owner} is seen")

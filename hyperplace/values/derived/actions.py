@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from hyperplace.values.loans import Loan, borrowers, find_loans, updaters
+from hyperplace.values.loans import Loan, borrowers, loans_of, updaters
 from hyperplace.values.program import Keep, Program, Receive, Send
 from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, UPDATE
 
@@ -80,7 +80,7 @@ def _connect(needs: Needs, maker: Node, taker: Node) -> None:
 
 def _add_updates(needs: Needs, program: Program, *, clips: bool) -> None:
     """Let parts that lend update once all gradients are there; with clipping, all parts once all norms are told."""
-    loans = find_loans(program.parts)
+    loans = loans_of(program)
     lenders = updaters(program.parts, loans) if clips else borrowers(loans)
     for p, others in lenders.items():
         backward = {(q, BACKWARD, s) for q in (p, *others) for s in range(len(program.parts[q].segments))}
@@ -98,7 +98,7 @@ def parcels_of(
     is unless micro-batches add them up first.
     """
     found = list(_messages(program, max(1, round(program.batch * share))))
-    for loan in find_loans(program.parts) if lends else ():
+    for loan in loans_of(program) if lends else ():
         found += _lent(program, loan, clips=clips, gives_early=gives_early)
     return found
 

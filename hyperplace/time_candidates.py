@@ -1,0 +1,81 @@
+"""Placements that the simulation may judge: Graph + Profile + Cluster -> named Placements, the quickly made first.
+
+Everything on one device, pipelines of stages, the baselines, and what searches find from tight to loose in the balance
+of work, each device with work in proportion to its speed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+
+from hyperplace.errors import BalanceError, PartitionerError
+from hyperplace.planning import Clock, Placement, placed
+from hyperplace.search import Watch, search
+from hyperplace.time_stages import staged_layouts
+from hyperplace.values.capacities import Capacities
+from hyperplace.values.cluster import Cluster
+from hyperplace.values.graph import Graph
+from hyperplace.values.layout import Layout, Plane
+from hyperplace.values.methods import DATA_PARALLEL, INCREMENTAL, LAYERWISE
+from hyperplace.values.plan import Settings
+from hyperplace.values.profile import Profile
+
+IMBALANCES = (0.01, 0.05, 0.2, 0.6)  # from where balance is all to where bytes are
+GRAINS = ("coarse", "hybrid")
+BASELINES = (LAYERWISE, INCREMENTAL, DATA_PARALLEL)
+SEARCH_SHARE = 0.6  # of the time, for searches
+
+
+def candidates(
+    graph: Graph, costs: Profile, settings: Settings, cluster: Cluster, watch: Watch
+) -> Iterator[tuple[str, Placement]]:
+    """Yield placements with the name of what made them."""
+    speeds = [device.speed for device in cluster.devices[: settings.k]]
+    yield "one device", _on_one(graph, costs, settings, int(np.argmax(speeds)))
+    loose = replace(settings, grain="hybrid", partitioner="auto", imbalance=any_imbalance(settings.k))
+    for name, layout in staged_layouts(graph, costs, settings, cluster):
+        yield f"stages {name}", settled(graph, costs, layout, loose)
+    searches = [(grain, imbalance) for imbalance in IMBALANCES for grain in GRAINS]
+    limit_s = SEARCH_SHARE * watch.time_limit_s / len(searches)
+    each = replace(watch, time_limit_s=limit_s, on_left_out=lambda what: None)
+    for name, grain, partitioner in BASELINES:
+        own = replace(loose, grain=grain, partitioner=partitioner)
+        yield from placements(graph, costs, own, name, each, None)
+    for grain, imbalance in searches:
+        own = replace(settings, grain=grain, partitioner="auto", imbalance=imbalance)
+        limit = Capacities.shared(speeds, imbalance)
+        yield from placements(graph, costs, own, f"{grain} {imbalance:g}", each, limit)
+
+
+def _on_one(graph: Graph, costs: Profile, settings: Settings, part: int) -> Placement:
+    """Return everything on one device, the others idle: what no network makes slower."""
+    planes = {
+        layer.name: Plane.by_lines(np.full(layer.num_filters, part, np.int64), settings.batch) for layer in graph.layers
+    }
+    loose = replace(settings, grain="coarse", partitioner="auto", imbalance=any_imbalance(settings.k))
+    return placed(graph, costs, Layout(planes, settings.k, found_by="one device"), loose, Clock())
+
+
+def any_imbalance(num_parts: int) -> float:
+    """Return an imbalance that everything meets."""
+    return float(max(1, num_parts - 1))
+
+
+def placements(
+    graph: Graph, costs: Profile, settings: Settings, name: str, watch: Watch, limit: Capacities | None
+) -> Iterator[tuple[str, Placement]]:
+    """Yield the placement that a search finds, if it finds one."""
+    try:
+        layout = search(graph, costs, settings, watch, capacities=limit)
+    except (BalanceError, PartitionerError):
+        return
+    yield name, settled(graph, costs, layout, settings)
+
+
+def settled(graph: Graph, costs: Profile, layout: Layout, settings: Settings) -> Placement:
+    """Return the placement of a layout, whose plan says how unequal its parts are: nobody has asked for less."""
+    made = placed(graph, costs, layout, replace(settings, imbalance=any_imbalance(settings.k)), Clock())
+    imbalance = max(ceil(1e3 * (made.plan.metrics.max_over_avg - 1)) / 1e3, 0.0)
+    return replace(made, plan=replace(made.plan, settings=replace(made.plan.settings, imbalance=imbalance)))
