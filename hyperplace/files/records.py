@@ -1,12 +1,13 @@
 """Frozen dataclasses to JSON and back, strictly: a file with a missing, unknown or wrong entry is refused.
 
 Reading follows the dataclasses' own types, so a format has no description besides the value it stores. Nothing in a
-file is ever executed or imported.
+file is ever executed or imported. A field that came `later`, as its metadata says, is left out where it says nothing:
+files from before it are read, and those that do not need it are what they were.
 """
 
 import json
 import types
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -20,7 +21,21 @@ _LONG = 2**63  # nor is a whole number past this a count; Python's may be too lo
 def record_text(value: Any, kind: str, version: int) -> str:
     """Return the dataclass as JSON, marked with its kind and version; equal values give equal text."""
     head = {"hyperplace": kind, "version": version}
-    return json.dumps(head | asdict(value), indent=1, allow_nan=False) + "\n"
+    return json.dumps(head | _plain(value), indent=1, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """Return a dataclass as dicts and lists."""
+    if is_dataclass(value):
+        found = [(one, getattr(value, one.name)) for one in fields(value)]
+        return {one.name: _plain(held) for one, held in found if not (_is_later(one) and held == one.default)}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return {key: _plain(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _is_later(one: "Field[Any]") -> bool:
+    return bool(one.metadata.get("later"))
 
 
 def parse_record(text: str, name: str, cls: type[T], kind: str, version: int, *, remedy: str = "make it again") -> T:
@@ -51,11 +66,12 @@ def _record(cls: type[T], data: Any, where: str) -> T:
         raise FileError(f"{where} must be an object, not {_shown(data)}")
     hints = _hints(cls)  # type: ignore[arg-type]
     names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
-    if missing := [name for name in names if name not in data]:
+    later = {one.name for one in fields(cls) if _is_later(one) and one.name not in data}  # type: ignore[arg-type]
+    if missing := [name for name in names if name not in data and name not in later]:
         raise FileError(f"{where} has no {missing[0]!r}")
     if unknown := [name for name in data if name not in names]:
         raise FileError(f"{where} has an unknown entry {unknown[0]!r}")
-    return cls(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in names})
+    return cls(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in names if name in data})
 
 
 @cache

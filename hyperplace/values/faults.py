@@ -23,7 +23,8 @@ WORDS = ("name", "kind", "rule", "reason")
 def plan_faults(plan: "Plan") -> list[str]:
     """Return what is wrong, in the user's words; an empty list for a plan that may exist."""
     faults = [*_size_faults(plan), *_word_faults(plan)]
-    return faults or [fault for layer in plan.layers for fault in _layer_faults(layer, plan)]
+    faults = faults or [fault for layer in plan.layers for fault in _layer_faults(layer, plan)]
+    return faults or plan.settings.pins.broken({layer.name: layer.parts for layer in plan.layers})
 
 
 def first_of(faults: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from hyperplace.values.arguments import count_faults, is_number, is_whole
 from hyperplace.values.arrays import Ints
 from hyperplace.values.facts import Facts
 from hyperplace.values.faults import first_of, plan_faults
+from hyperplace.values.pins import Pins
 from hyperplace.values.profile import Work
 from hyperplace.values.ranges import Range as Range
 from hyperplace.values.ranges import Ranges as Ranges
@@ -53,6 +54,7 @@ class Settings:
     seed: int = 0
     row_blocks: int = 8
     batch_norm: str = "exact"
+    pins: Pins = field(default=Pins(), metadata={"later": True})
 
     def __post_init__(self) -> None:
         if faults := list(self._faults()):
@@ -171,6 +173,11 @@ class PlannedLayer:
                 for start, stop in owner.filters:
                     parts[start:stop] = owner.part
         return parts
+
+    @property
+    def parts(self) -> frozenset[int]:
+        """The parts that have or compute any of it."""
+        return frozenset(piece.part for piece in (*self.owners, *self.shards))
 
     @cached_property
     def row_edges(self) -> tuple[int, ...]:
@@ -343,6 +350,12 @@ class Plan:
             f"Plan({s.model}, k={s.k}, {s.grain} by {s.partitioner}, max/avg {m.max_over_avg:.3f}, "
             f"{volume}, {count} message{'s' * (count != 1)} forward)"
         )
+
+    @property
+    def verdict(self) -> str:
+        """Say how good the placement is known to be; what is proven holds for all placements, also without its pins."""
+        known = self.metrics.verdict
+        return f"{known} without pins" if self.settings.pins and "best possible" in known else known
 
     @property
     def messages(self) -> "tuple[Transfer | Reduction, ...]":

@@ -4,6 +4,8 @@ Filters of a layer are interchangeable while everyone who reads one reads the ot
 is read the run ends; layers joined channel by channel (SAME) pass their boundaries on to each other.
 """
 
+from collections.abc import Iterable, Iterator
+
 from hyperplace.values.graph import Graph, Layer, Operand, Reads, Source
 
 Edges = dict[str, set[int]]
@@ -14,6 +16,30 @@ def interchangeable_edges(graph: Graph) -> Edges:
     edges: Edges = {layer.name: {0, layer.num_filters} for layer in graph.layers}
     pass_on_edges(graph, edges)
     return edges
+
+
+def tied_layers(graph: Graph) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of layers that share all their channels: an add and what it adds, but no part of a concat."""
+    for layer in graph.layers:
+        for operand in layer.operands:
+            if operand.reads is Reads.SAME and len(operand.sources) == 1:
+                source = operand.sources[0]
+                if source.stop - source.start == graph[source.layer].num_filters:
+                    yield source.layer, layer.name
+
+
+def grouped(names: Iterable[str], pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return for every name one that stands for all that the pairs join with it."""
+    group = {name: name for name in names}
+
+    def root(name: str) -> str:
+        while group[name] != name:
+            name = group[name]
+        return name
+
+    for one, other in pairs:
+        group[root(one)] = root(other)
+    return {name: root(name) for name in group}
 
 
 def pass_on_edges(graph: Graph, edges: Edges) -> None:

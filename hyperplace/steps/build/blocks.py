@@ -15,7 +15,7 @@ import numpy as np
 from hyperplace.values.arrays import Ints
 from hyperplace.values.graph import Graph, Layer, Operand, Reads, Rule
 from hyperplace.values.layout import Layout
-from hyperplace.values.ties import Edges, pass_on_edges
+from hyperplace.values.ties import Edges, grouped, pass_on_edges
 
 
 def filter_blocks(graph: Graph, blocks: int | None, fc: str, cuts: Edges | None = None) -> dict[str, Ints]:
@@ -59,23 +59,20 @@ def is_solid(layer: Layer, fc: str) -> bool:
 
 def _block_sizes(graph: Graph, blocks: int | None, solid: set[str]) -> dict[str, int]:
     """Return the filters per block of every layer that may be cut: one size for all layers tied together."""
-    group: dict[str, str] = {layer.name: layer.name for layer in graph.layers if layer.name not in solid}
-
-    def root(name: str) -> str:
-        while group[name] != name:
-            name = group[name]
-        return name
-
-    for layer in graph.layers:
-        for operand in layer.operands:
-            for source in operand.sources:
-                if operand.reads is Reads.SAME and layer.name in group and source.layer in group:
-                    group[root(source.layer)] = root(layer.name)
+    free = [layer.name for layer in graph.layers if layer.name not in solid]
+    pairs = [
+        (source.layer, layer.name)
+        for layer in graph.layers
+        for operand in layer.operands
+        for source in operand.sources
+        if operand.reads is Reads.SAME and not solid & {layer.name, source.layer}
+    ]
+    group_of = grouped(free, pairs)
     sizes: dict[str, int] = {}
-    for name in group:
+    for name, group in group_of.items():
         wanted = -(-graph[name].num_filters // blocks) if blocks else 1
-        sizes[root(name)] = max(sizes.get(root(name), 1), wanted)
-    return {name: sizes[root(name)] for name in group}
+        sizes[group] = max(sizes.get(group, 1), wanted)
+    return {name: sizes[group] for name, group in group_of.items()}
 
 
 def _cuts(edges: list[int], size: int) -> list[int]:
