@@ -60,6 +60,15 @@ ClusterOption = Annotated[
         show_default="none",
     ),
 ]
+Pin = Annotated[
+    list[str] | None, typer.Option("--pin", help="LAYER=PART: all of the layer is on that part; once per layer.")
+]
+KeepTogether = Annotated[
+    list[str] | None, typer.Option("--keep-together", help="LAYER,LAYER: all of them are on one part, whichever.")
+]
+AtMost = Annotated[
+    list[str] | None, typer.Option("--at-most", help="LAYER=2: no more than so many parts have any of the layer.")
+]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
 TimeLimit = Annotated[
     float,

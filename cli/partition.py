@@ -48,13 +48,20 @@ def partition(
     ] = None,
     cluster: options.ClusterOption = None,
     schedule: Annotated[str, typer.Option(help="With --cluster: how it is to run, async or sync.")] = "async",
+    pin: options.Pin = None,
+    keep_together: options.KeepTogether = None,
+    at_most: options.AtMost = None,
     out: options.Out = None,
     json: options.Json = False,
 ) -> None:
     """Place a model on k parts: print the parts, the map and the costs, and write plan, hypergraph, vector, figure."""
     from hyperplace import api
+    from hyperplace.values.pins import Pins
     from hyperplace.values.plan import Settings
 
+    pins = Pins.parse(pin or [], keep_together or [], at_most or [])
+    if pins and from_partition:
+        raise UsageError(f"{from_partition} says where every layer is already; leave it or the pins out")
     loaded = load(model, input)
     given = _read_profile(profile) if profile else None
     place = api.load_cluster(cluster) if cluster else None
@@ -77,6 +84,7 @@ def partition(
         seed=seed,
         row_blocks=row_blocks,
         batch_norm=batch_norm,
+        pins=pins,
     )
     settings = settled_aloud(settings)
     folder = out or Path("results") / f"{loaded.name}-k{settings.k}-{settings.grain}"
@@ -198,6 +206,7 @@ def _summary(placement: "Placement", folder: Path) -> dict[str, Any]:
         "batch_norm": settings.batch_norm,
         "fc": settings.fc,
         "seed": settings.seed,
+        "pins": str(settings.pins),
         "num_vertices": hypergraph.num_vertices,
         "num_nets": hypergraph.num_nets,
         "num_pins": hypergraph.num_pins,
@@ -216,7 +225,7 @@ def _summary(placement: "Placement", folder: Path) -> dict[str, Any]:
         "found_by": metrics.found_by,
         "bound_bytes": metrics.bound_bytes,
         "gap": metrics.gap,
-        "verdict": metrics.verdict,
+        "verdict": placement.plan.verdict,
         "is_cut_short": metrics.is_cut_short,
         "left_out": list(placement.left_out),
         "grains": {p.plan.settings.grain: p.plan.metrics.training_volume_bytes for p in (placement, *placement.others)},

@@ -1,5 +1,6 @@
 """A model and a sample to its plan in one call, by bytes within an imbalance or by time on a cluster."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hyperplace.planning import run
@@ -7,6 +8,7 @@ from hyperplace.search import OnProgress, Watch
 from hyperplace.time_search import run_by_time
 from hyperplace.timing import FlowWish
 from hyperplace.values.cluster import Cluster
+from hyperplace.values.pins import Pins
 from hyperplace.values.plan import Plan, Settings
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ def place(
     time_limit_s: float = 20.0,
     cluster: Cluster | None = None,
     schedule: str = "async",
+    pin: Mapping[str, int] | None = None,
+    keep_together: Iterable[Sequence[str]] | None = None,
+    at_most: Mapping[str, int] | None = None,
     on_progress: OnProgress = lambda text: None,
 ) -> Plan:
     """Return the plan that places a model on k parts, with its metrics; for mini-batches like the sample, or `batch`.
@@ -42,6 +47,9 @@ def place(
 
     With a `cluster` it is the plan that takes least time there, run by the `schedule`, on as many parts as there are
     devices by default; then costs are measured, and imbalance, grain and partitioner do not matter.
+
+    `pin` names the one part of a layer, `keep_together` layers that are on one part, `at_most` on how many parts a
+    layer may be; what is asked of a layer is asked of those tied to it by an add or a depthwise convolution.
 
     >>> plan = hyperplace.place(model, sample, k=4, imbalance=0.1)
     """
@@ -59,6 +67,7 @@ def place(
         seed=seed,
         row_blocks=row_blocks,
         batch_norm=batch_norm,
+        pins=Pins.of(pin, keep_together, at_most),
     )
     watch = Watch(time_limit_s, on_progress=on_progress)
     if cluster is not None:

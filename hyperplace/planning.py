@@ -57,6 +57,7 @@ def capture(model: "nn.Module", sample: Any, *, tries_uses: bool = False) -> Gra
 def graph_for(settings: Settings, model: "nn.Module", sample: Any, *, tries_uses: bool = False) -> Graph:
     """Return the captured model as the settings want it planned."""
     graph = capture(model, sample, tries_uses=tries_uses)
+    settings.pins.bonds(graph, settings.k)  # refuses those that cannot hold, before anything takes its time
     if graph.has_fixed_rows and graph.rows != settings.batch:
         raise ModelError(
             f"the model's code works for {graph.rows} rows only, as its sample has, and not for a batch of "

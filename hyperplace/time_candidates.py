@@ -33,10 +33,13 @@ def candidates(
 ) -> Iterator[tuple[str, Placement]]:
     """Yield placements with the name of what made them."""
     speeds = [device.speed for device in cluster.devices[: settings.k]]
-    yield "one device", _on_one(graph, costs, settings, int(np.argmax(speeds)))
+    for part in dict.fromkeys([int(np.argmax(speeds)), *(part for _, part in settings.pins.parts)]):
+        yield "one device", _on_one(graph, costs, settings, part)
     loose = replace(settings, grain="hybrid", partitioner="auto", imbalance=any_imbalance(settings.k))
+    bonds = settings.pins.bonds(graph, settings.k)
     for name, layout in staged_layouts(graph, costs, settings, cluster):
-        yield f"stages {name}", settled(graph, costs, layout, loose)
+        if all(bond.holds_in(layout) for bond in bonds):
+            yield f"stages {name}", settled(graph, costs, layout, loose)
     searches = [(grain, imbalance) for imbalance in IMBALANCES for grain in GRAINS]
     limit_s = SEARCH_SHARE * watch.time_limit_s / len(searches)
     each = replace(watch, time_limit_s=limit_s, on_left_out=lambda what: None)
@@ -50,9 +53,12 @@ def candidates(
 
 
 def _on_one(graph: Graph, costs: Profile, settings: Settings, part: int) -> Placement:
-    """Return everything on one device, the others idle: what no network makes slower."""
+    """Return everything but what is pinned elsewhere on one device: what no network makes slower."""
+    told = {layer: bond.part for bond in settings.pins.bonds(graph, settings.k) for layer in bond.layers}
+    part_of = {name: part if told.get(name) is None else told[name] for name in graph.index_of}
     planes = {
-        layer.name: Plane.by_lines(np.full(layer.num_filters, part, np.int64), settings.batch) for layer in graph.layers
+        layer.name: Plane.by_lines(np.full(layer.num_filters, part_of[layer.name], np.int64), settings.batch)
+        for layer in graph.layers
     }
     loose = replace(settings, grain="coarse", partitioner="auto", imbalance=any_imbalance(settings.k))
     return placed(graph, costs, Layout(planes, settings.k, found_by="one device"), loose, Clock())

@@ -51,10 +51,13 @@ class Splits:
         return replace(self.by_rows, owners=owners, found_by=ROWS_FIRST)
 
 
-def neighbours(made: Placement, splits: Splits) -> Iterator[Layout]:
-    """Yield what becomes of a placement if one layer is split otherwise, or some of it goes to another part."""
+def neighbours(made: Placement, splits: Splits, bonded: Sequence[Sequence[str]] = ()) -> Iterator[Layout]:
+    """Yield what becomes of a placement if one layer is split otherwise, or some of it goes to another part.
+
+    Layers that pins keep on the same part, `bonded`, also go together.
+    """
     batch, num_parts = made.plan.settings.batch, made.partition.num_parts
-    for part_of in _moved(made):
+    for part_of in _moved(made, bonded):
         yield layout_of(made.hypergraph, Partition(part_of, num_parts, BY_TIME), batch)
     for layer, plane in made.layout.owners.items():
         for split in (splits.by_rows, splits.by_filters):
@@ -63,12 +66,13 @@ def neighbours(made: Placement, splits: Splits) -> Iterator[Layout]:
                 yield Layout(owners, num_parts, found_by=BY_TIME)
 
 
-def _moved(made: Placement) -> Iterator[Ints]:
+def _moved(made: Placement, bonded: Sequence[Sequence[str]]) -> Iterator[Ints]:
     """Yield the parts of all vertices if all, half or one of a layer's vertices on a part go to another part."""
     labels, part_of = made.hypergraph.labels, made.partition.part_of
     assert labels is not None, "built from a model"
-    for layer in range(len(labels.layers)):
-        mine = np.flatnonzero(labels.layer_of == layer)
+    for layers in (*((layer,) for layer in labels.layers), *bonded):
+        numbers = [labels.layers.index(layer) for layer in layers]
+        mine = np.flatnonzero(np.isin(labels.layer_of, numbers))
         for source in np.unique(part_of[mine]).tolist():
             group = mine[part_of[mine] == source]
             for target in range(made.partition.num_parts):

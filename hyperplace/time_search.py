@@ -31,6 +31,7 @@ from hyperplace.values.graph import Graph
 from hyperplace.values.layout import Layout, layout_of
 from hyperplace.values.methods import BY_TIME, COARSE, DATA_PARALLEL, HYBRID, INCREMENTAL, LAYERWISE, SERVERS
 from hyperplace.values.partition import Partition
+from hyperplace.values.pins import Bond
 from hyperplace.values.plan import Plan, Settings
 from hyperplace.values.profile import Profile
 
@@ -67,7 +68,8 @@ def place_by_time(
 ) -> TimePlan:
     """Return the plan that takes least time on the first k devices of a cluster, and what others take."""
     cluster.check_parts(settings.k)
-    begin, judge = time.monotonic(), _Judge(graph, costs, cluster, flow or FlowWish())
+    bonds = settings.pins.bonds(graph, settings.k)
+    begin, judge = time.monotonic(), _Judge(graph, costs, cluster, flow or FlowWish(), bonds)
     end = begin + watch.time_limit_s if watch.time_limit_s else None
 
     def is_over() -> bool:
@@ -117,6 +119,11 @@ class _Judge:
     costs: Profile
     cluster: Cluster
     flow: FlowWish
+    bonds: tuple[Bond, ...]  # what the pins ask of the layers
+
+    def keeps_pins(self, layout: Layout) -> bool:
+        """Say whether every layer is where the pins let it be."""
+        return all(bond.holds_in(layout) for bond in self.bonds)
 
     def __call__(self, name: str, plan: Plan) -> Forecast:
         return forecast(self.graph, self.costs, plan, self.cluster, self.flow, name)
@@ -144,9 +151,10 @@ def _rows_first(
     stride, borders = ceil(number / BORDERS), range(0, number, ceil(number / BORDERS))
     while True:
         for border in borders:
-            if 0 <= border < number and border not in tried and not is_over():
+            is_new = 0 <= border < number and border not in tried
+            if is_new and judge.keeps_pins(splits.with_border(border)) and not is_over():
                 tried[border] = _with_border(judge, splits, settings, border)
-        if stride == 1 or is_over():
+        if stride == 1 or not tried or is_over():
             return list(tried.values())
         stride, best = ceil(stride / 2), min(tried, key=lambda border: tried[border][0].rank)
         borders = range(best - stride, best + stride + 1, stride)
@@ -176,7 +184,7 @@ def _neighbours(judge: _Judge, best: Forecast, made: Placement, splits: Splits) 
     """Yield what a placement may become in one step."""
     for part_of in swapped(made.partition.part_of, judge.cluster, best.prediction.busy):
         yield _with_parts(made, part_of)
-    yield from neighbours(made, splits)
+    yield from neighbours(made, splits, [bond.layers for bond in judge.bonds if len(bond.layers) > 1])
 
 
 def _with_parts(made: Placement, part_of: Ints) -> Layout:
@@ -194,7 +202,7 @@ def _first_better(
 ) -> tuple[Forecast, Placement] | None:
     """Return the first layout that is better than the start, or the best of all; None if there is none in time."""
     best, found = start[0], None
-    for layout in layouts:
+    for layout in filter(judge.keeps_pins, layouts):
         if is_over() or (found is not None and not to_the_end):
             break
         settings = _settings_of(start[1], layout)

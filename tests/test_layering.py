@@ -68,6 +68,7 @@ MAY_IMPORT = {
     ),
     "hyperplace/time_stages.py": ("hyperplace.values",),
     "hyperplace/time_swaps.py": ("hyperplace.values",),
+    "hyperplace/time_moves.py": ("hyperplace.planning", "hyperplace.steps", "hyperplace.values"),
     "hyperplace/time_candidates.py": (
         "hyperplace.errors",
         "hyperplace.planning",
@@ -81,6 +82,7 @@ MAY_IMPORT = {
         "hyperplace.search",
         "hyperplace.steps",
         "hyperplace.time_candidates",
+        "hyperplace.time_moves",
         "hyperplace.time_swaps",
         "hyperplace.timing",
         "hyperplace.values",

@@ -104,10 +104,12 @@ def balance_line(plan: Plan) -> str:
 def proof_lines(plan: Plan) -> list[str]:
     """Say how good the volume is known to be, who found it, and what another run could still change."""
     metrics = plan.metrics
-    lines = [f"{metrics.verdict}, found by {metrics.found_by}" if metrics.found_by else metrics.verdict]
+    lines = [f"{plan.verdict}, found by {metrics.found_by}" if metrics.found_by else plan.verdict]
     if metrics.bound_bytes:
         which = "such placement" if metrics.is_bound_one_way else f"{plan.settings.grain} placement"
         lines[0] += f"; no balanced {which} moves less than {size(metrics.bound_bytes)}"
+    if plan.settings.pins:
+        lines.append(f"pinned: {plan.settings.pins}")
     if metrics.is_cut_short:
         lines.append("the search was cut short: another run may end elsewhere; --time-limit 0 runs it to the end")
     if plan.settings.batch_norm == "per-shard" and plan.replicas:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from hyperplace.search.problem import Problem
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.layout import Layout, layout_of, partition_of
@@ -31,6 +33,8 @@ def judged_partition(problem: Problem, hypergraph: Hypergraph, found: Partition)
     """Return a partition of blocks as a layout with its cost."""
     layout = layout_of(hypergraph, found, problem.settings.batch)
     volume, feasible = volume_bytes(hypergraph, found), problem.capacities.admit(work_per_part(hypergraph, found))
+    closed = problem.barred(hypergraph)
+    feasible &= closed is None or not closed[np.arange(len(found.part_of)), found.part_of].any()
     cost = problem.objective.judge(layout) if problem.objective else volume
     return Candidate(layout, volume, cost, feasible)
 

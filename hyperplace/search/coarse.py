@@ -103,7 +103,8 @@ class _Searches:
         blocks, settings = self._problem.blocks, self._problem.settings
         if not self._best.known() and settings.k <= blocks.num_vertices:
             with suppress(BalanceError):  # if nobody can be found, the result says so
-                found = balanced(blocks, settings.imbalance, self._problem.capacities)
+                barred = self._problem.barred(blocks)
+                found = balanced(blocks, settings.imbalance, self._problem.capacities, barred)
                 self._best.offer(judged_partition(self._problem, blocks, found))
 
     def _kahypar(self) -> None:

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from hyperplace.errors import BalanceError, PartitionerError
 from hyperplace.search.best import OnProgress
@@ -65,6 +66,8 @@ def _polished(problem: Problem, most_moves: int | None, stop: Stop) -> Candidate
     grid = problem.hypergraph()
     if problem.settings.k > grid.num_vertices:
         raise BalanceError(f"a grid of {grid.num_vertices} vertices is too coarse for k={problem.settings.k}")
-    start, options = problem.partition(grid, "kahypar", stop=stop.is_over), {"most_moves": most_moves or MOST_MOVES}
-    polished = polish(grid, start, problem.capacities, seed=problem.settings.seed, stop=stop.is_over, **options)
+    start = problem.partition(grid, "kahypar", stop=stop.is_over)
+    options: dict[str, Any] = {"most_moves": most_moves or MOST_MOVES}
+    options |= {"seed": problem.settings.seed, "barred": problem.barred(grid)}
+    polished = polish(grid, start, problem.capacities, stop=stop.is_over, **options)
     return judged_partition(problem, grid, polished)

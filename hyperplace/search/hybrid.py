@@ -23,6 +23,7 @@ from hyperplace.steps.symmetric.hybrid_arrange import arrange_modes
 from hyperplace.steps.symmetric.hybrid_starts import by_filters, data_parallel, pipeline
 from hyperplace.values.modes import ModeShares, modes_volume, modes_work
 from hyperplace.values.plan import PROVEN_GAP
+from hyperplace.values.runs import kept_off
 from hyperplace.values.sizes import size
 
 if TYPE_CHECKING:
@@ -75,12 +76,16 @@ class HybridSearch:
 
     def _offer_ends(self) -> tuple[ModeShares, ModeShares]:
         """Enter, and return, a pipeline and data parallelism."""
-        stages = pipeline(self._runs, self._safe_limits)
-        rows = data_parallel(self._runs, self._limits)
+        stages = self._kept(pipeline(self._runs, self._safe_limits))
+        rows = self._kept(data_parallel(self._runs, self._limits))
         self._offer(stages)
         self._offer(rows)
         self._offer_data_parallel()
         return stages, rows
+
+    def _kept(self, shares: ModeShares) -> ModeShares:
+        unit_work = self._runs.work / self._runs.units(shares.by_rows)
+        return replace(shares, counts=kept_off(self._runs.runs, shares.counts, unit_work, self._safe_limits))
 
     def cancel(self) -> None:
         """End the exact program, if it still runs."""

@@ -1,7 +1,7 @@
 """What all searches of one placement are given: the graph, its costs, the settings, and the runs made of them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,8 +15,10 @@ from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.layout import Layout
 from hyperplace.values.modes import HybridRuns
 from hyperplace.values.partition import Partition
+from hyperplace.values.pins import Places, barred
 from hyperplace.values.plan import Settings
 from hyperplace.values.profile import Profile
+from hyperplace.values.ranges import Mask
 from hyperplace.values.runs import Runs
 
 SAFE = 1 - 1e-6
@@ -42,6 +44,7 @@ class Problem:
     profile: Profile
     settings: Settings
     given: Capacities | None = None  # instead of the same for all parts, by the imbalance
+    places: Places = field(default_factory=dict)  # of layers that may not be on all parts
     objective: Objective | None = None  # None: the bytes that the nets of the grain's hypergraph cost
 
     @cached_property
@@ -50,7 +53,10 @@ class Problem:
 
     @cached_property
     def runs(self) -> Runs:
-        return build_runs(self.graph, self.profile, fc=self.settings.fc)
+        runs = build_runs(self.graph, self.profile, fc=self.settings.fc)
+        if not self.places:
+            return runs
+        return replace(runs, barred=barred(runs.layers, self.settings.k, self.places).astype(np.int64))
 
     @cached_property
     def hybrid_runs(self) -> HybridRuns:
@@ -97,11 +103,20 @@ class Problem:
             self.settings.k,
             self.settings.imbalance,
             capacities=self.capacities,
+            barred=self.barred(hypergraph),
             partitioner=name,
             seed=self.settings.seed + more_seed,
             time_limit_s=time_limit_s,
             stop=stop,
         )
+
+    def barred(self, hypergraph: Hypergraph) -> Mask | None:
+        """Return [vertex, part]: where every vertex must not be; None where all may be everywhere."""
+        if not self.places:
+            return None
+        labels = hypergraph.labels
+        assert labels is not None, "built from a model"
+        return barred(labels.layers, self.settings.k, self.places)[labels.layer_of]
 
     def with_grain(self, grain: str) -> "Problem":
         return self._with(replace(self.settings, grain=grain))

@@ -6,18 +6,19 @@ from dataclasses import dataclass
 
 from hyperplace.errors import BalanceError, PartitionerError, UsageError
 from hyperplace.search.best import OnProgress
-from hyperplace.search.candidate import Candidate, judged
+from hyperplace.search.candidate import Candidate, judged, judged_partition
 from hyperplace.search.coarse import coarse as search_coarse
 from hyperplace.search.fine import fine
 from hyperplace.search.grains import COARSE_SHARE, Grains, all_grains
 from hyperplace.search.hybrid import hybrid
 from hyperplace.search.names import DATA_PARALLEL, NAMES, SYMMETRIC
+from hyperplace.search.pinned import pinned
 from hyperplace.search.problem import Objective, Problem
 from hyperplace.search.race import Stop
 from hyperplace.values.capacities import Capacities
 from hyperplace.values.graph import Graph
 from hyperplace.values.hypergraph import Hypergraph
-from hyperplace.values.layout import Layout, layout_of
+from hyperplace.values.layout import Layout
 from hyperplace.values.plan import Settings
 from hyperplace.values.profile import Profile
 
@@ -70,15 +71,19 @@ def search(
     """
     check_name(settings.partitioner)
     stop = Stop(watch.time_limit_s)
-    problem = Problem(graph, profile, settings, capacities, objective)
+    problem = Problem(graph, profile, settings, capacities, objective=objective)
     if settings.partitioner in DATA_PARALLEL:
         problem = problem.with_blocks(1, settings.k)
-    if settings.partitioner not in SYMMETRIC:
-        found = problem.partition(problem.blocks, settings.partitioner)
-        return layout_of(problem.blocks, found, settings.batch)
     given = judged(problem.with_grain("coarse"), coarse) if coarse else None
-    search_grain = {"coarse": _coarse, "fine": _fine, "hybrid": _hybrid}[settings.grain]
-    best = search_grain(problem, stop, watch.on_progress, given)
+
+    def find(problem: Problem, stop: Stop) -> Grains:
+        search_grain = {"coarse": _coarse, "fine": _fine, "hybrid": _hybrid}[settings.grain]
+        search_grain = search_grain if settings.partitioner in SYMMETRIC else _asked
+        start = None if problem.places else given  # which knows no pins
+        return {settings.grain: search_grain(problem, stop, watch.on_progress, start)}
+
+    best = pinned(problem, stop, find)[settings.grain]
+    assert isinstance(best, Candidate), "a search of one grain raises where it finds nothing"
     watch.end(stop)
     return best.layout
 
@@ -95,7 +100,8 @@ def search_grains(
     """Return the best balanced layout of every grain, or why there is none, by one of the SYMMETRIC partitioners."""
     check_name(settings.partitioner)
     stop = Stop(watch.time_limit_s)
-    grains = all_grains(Problem(graph, profile, settings, capacities, objective), stop, watch.on_progress)
+    problem = Problem(graph, profile, settings, capacities, objective=objective)
+    grains = pinned(problem, stop, lambda problem, stop: all_grains(problem, stop, watch.on_progress))
     watch.end(stop)
     return grains
 
@@ -118,6 +124,11 @@ def check_name(partitioner: str) -> None:
     """Refuse a partitioner that does not exist."""
     if partitioner not in NAMES:
         raise UsageError(f"partitioner {partitioner!r} is unknown; choose one of {', '.join(NAMES)}")
+
+
+def _asked(problem: Problem, stop: Stop, on_progress: OnProgress, given: Candidate | None) -> Candidate:
+    """Ask a partitioner that sees only the hypergraph."""
+    return judged_partition(problem, problem.blocks, problem.partition(problem.blocks, problem.settings.partitioner))
 
 
 def _coarse(problem: Problem, stop: Stop, on_progress: OnProgress, given: Candidate | None) -> Candidate:

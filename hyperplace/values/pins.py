@@ -17,6 +17,7 @@ import numpy as np
 from hyperplace.errors import UsageError
 from hyperplace.values.arguments import is_whole
 from hyperplace.values.graph import Graph
+from hyperplace.values.layout import Layout
 from hyperplace.values.ranges import Mask
 from hyperplace.values.ties import grouped, tied_layers
 
@@ -141,6 +142,10 @@ class Bond:
     def holds(self, parts: Collection[int]) -> bool:
         """Say whether its layers may be on these parts."""
         return len(set(parts)) <= self.most and self.part in (None, *parts)
+
+    def holds_in(self, layout: Layout) -> bool:
+        """Say whether its layers may be where a layout has them."""
+        return self.holds({part for layer in self.layers for part in layout.owners[layer].parts.ravel().tolist()})
 
 
 def closest(name: str, names: Sequence[str]) -> str:

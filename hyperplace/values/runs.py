@@ -5,7 +5,7 @@ What part q receives of run r is everything it does not own where a run that rea
 much as the largest share of a run that reads r channel by channel. Volume is the sum of that over runs and parts.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -54,6 +54,8 @@ class Runs(ArrayValue):
     is_solid: Ints  # 1 where all of it must stay on one part
     readers: Links  # the runs that read all of it as soon as they hold anything
     tied: Links  # the runs that read it channel by channel
+    # [run, part]: 1 where the part may have none of it; empty where every part may have all
+    barred: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
 
     def __repr__(self) -> str:
         return f"Runs({len(self.layers)} runs of {int(self.sizes.sum()):,} filters)"
@@ -89,6 +91,19 @@ def shares_volume(runs: Runs, shares: Shares) -> float:
             needed[shares.filters[reader] > 0] = runs.sizes[run]
         volume += float(np.maximum(needed - shares.filters[run], 0).sum()) * int(runs.map_bytes[run])
     return volume
+
+
+def kept_off(runs: Runs, counts: Ints, unit_work: Floats, limits: Floats) -> Ints:
+    """Return the counts with what barred parts have of a run on the part with most room that may have it."""
+    kept, load = np.array(counts), unit_work @ counts
+    for run in np.flatnonzero((kept * runs.barred).any(axis=1)).tolist() if runs.barred.size else ():
+        moved = kept[run] * runs.barred[run]
+        load -= moved * unit_work[run]
+        target = int(np.argmax(np.where(runs.barred[run], -np.inf, limits - load)))
+        kept[run] -= moved
+        kept[run, target] += moved.sum()
+        load[target] += moved.sum() * unit_work[run]
+    return kept
 
 
 def shares_work(runs: Runs, shares: Shares) -> Floats:

@@ -16,6 +16,7 @@ from hyperplace.values.arrays import Floats, Ints
 from hyperplace.values.capacities import Capacities
 from hyperplace.values.hypergraph import Hypergraph
 from hyperplace.values.partition import Partition, volume_bytes
+from hyperplace.values.ranges import Mask
 
 MOVES_PER_VERTEX = 10_000
 MOST_MOVES = 10_000_000  # about three seconds
@@ -41,6 +42,7 @@ class State(NamedTuple):
     part_of: Ints
     pins_on: Ints
     load: Floats  # [part, 0]: its work; [part, 1]: the most it may have
+    barred: Mask  # [vertex, part]: where it must not go
 
 
 def polish(
@@ -50,16 +52,21 @@ def polish(
     *,
     seed: int = 0,
     most_moves: int = MOST_MOVES,
+    barred: Mask | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Partition:
-    """Return a partition at least as good as a balanced one, within the capacities; `most_moves` at each heat."""
+    """Return a partition at least as good as a balanced one, within the capacities; `most_moves` at each heat.
+
+    `barred` says on which parts every vertex must not be; it starts on none of them.
+    """
     limits = capacities.of(hypergraph.total_weight)
     nets = _nets(hypergraph, 1e-9 * float(limits.max()))
     average_bytes = volume_bytes(hypergraph, found) / found.num_parts
     best = np.array(found.part_of)
+    barred = np.zeros((len(best), found.num_parts), bool) if barred is None else barred
     num_moves = min(most_moves, MOVES_PER_VERTEX * hypergraph.num_vertices)
     for heat in HEATS:
-        state, hot = _state(nets, limits, replace(found, part_of=best)), average_bytes * heat
+        state, hot = _state(nets, limits, replace(found, part_of=best), barred), average_bytes * heat
         price = 100 * hot / float(limits.max()) if limits.max() > 0 else 0.0
         course = np.array([0.0, 0.0, 0.0, hot, price])
         for first in range(0, num_moves, CHUNK):
@@ -89,11 +96,11 @@ def _nets(hypergraph: Hypergraph, slack: float) -> Nets:
     )
 
 
-def _state(nets: Nets, limits: Floats, found: Partition) -> State:
+def _state(nets: Nets, limits: Floats, found: Partition, barred: Mask) -> State:
     pins_on = np.zeros((len(nets.costs), found.num_parts), np.int64)
     np.add.at(pins_on, (np.repeat(np.arange(len(nets.costs)), np.diff(nets.offsets)), found.part_of[nets.pins]), 1)
     load = np.bincount(found.part_of, nets.weights, found.num_parts)
-    return State(np.array(found.part_of), pins_on, np.stack([load, limits], axis=1))
+    return State(np.array(found.part_of), pins_on, np.stack([load, limits], axis=1), barred)
 
 
 @inner()
@@ -151,11 +158,11 @@ def _anneal(nets: Nets, state: State, best: Ints, course: Floats, span: tuple[in
         vertex = np.random.randint(len(state.part_of))
         other = _neighbour(nets, vertex)
         source, target = state.part_of[vertex], state.part_of[other]
-        if source == target:
+        if source == target or state.barred[vertex, target]:
             continue
         swaps = np.random.random() < 0.3
         back = np.random.randint(len(state.part_of)) if swaps else vertex
-        swaps = swaps and state.part_of[back] == target
+        swaps = swaps and state.part_of[back] == target and not state.barred[back, source]
         before = _overload(state, source, target)
         growth = _move(nets, state, vertex, target)
         if swaps:

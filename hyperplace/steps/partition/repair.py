@@ -20,13 +20,30 @@ NOTHING = -1
 
 
 def repaired(task: Task, part_of: Ints) -> Ints:
-    """Return the partition with vertices moved, then exchanged, out of overloaded parts; unchanged if none is."""
-    state = _State(task, part_of)
+    """Return the partition with vertices moved, then exchanged, out of overloaded parts; unchanged if none is.
+
+    Before that they leave the parts where they must not be.
+    """
+    state = _State(task, kept_off(task, part_of))
     for part in state.overloaded():
         state.move_out(part)
     while (parts := state.overloaded()) and state.exchange_out(parts[0]):
         pass
     return state.part_of
+
+
+def kept_off(task: Task, part_of: Ints) -> Ints:
+    """Return the partition with every vertex where it may be, and what must move on the part with most room."""
+    kept, room = (
+        part_of.copy(),
+        _whole_limits(task) - work_per_part(task.hypergraph, Partition(part_of, task.num_parts)),
+    )
+    for vertex in np.flatnonzero(~task.is_open[np.arange(len(kept)), kept]).tolist():
+        target = int(np.argmax(np.where(task.is_open[vertex], room, -np.inf)))
+        room[kept[vertex]] += task.hypergraph.weights[vertex]
+        room[target] -= task.hypergraph.weights[vertex]
+        kept[vertex] = target
+    return kept
 
 
 def packed(task: Task) -> Ints:
@@ -68,7 +85,7 @@ class _State:
 
     def __init__(self, task: Task, part_of: Ints) -> None:
         self.hypergraph = task.hypergraph
-        self.limits = _whole_limits(task)
+        self.limits, self.is_open = _whole_limits(task), task.is_open
         self.part_of = part_of.copy()
         self.work = work_per_part(task.hypergraph, Partition(part_of, task.num_parts))
 
@@ -89,6 +106,7 @@ class _State:
             if self.excess(source) <= 0:
                 return
             has_room = self.work + self.hypergraph.weights[vertices[row]] <= self.limits
+            has_room &= self.is_open[vertices[row]]
             if has_room.any():
                 self._move(vertices[row], int(np.where(has_room, extra_bytes[row], np.inf).argmin()))
 
@@ -111,8 +129,10 @@ class _State:
         must lose and what the target may gain: the nearest to the middle is the best.
         """
         excess, room = self.excess(source), -self.excess(target)
-        ours, our_weights = self._one_of_each_weight(source)
-        theirs, their_weights = self._one_of_each_weight(target)
+        ours, our_weights = self._one_of_each_weight(source, target)
+        theirs, their_weights = self._one_of_each_weight(target, source)
+        if not len(ours):
+            return _Exchange(0.0, NOTHING, NOTHING, target)
         theirs, their_weights = np.append(theirs, NOTHING), np.append(their_weights, 0)
         by_weight = np.argsort(their_weights, kind="stable")
         above = np.searchsorted(their_weights[by_weight], our_weights - (excess + room) / 2)
@@ -122,9 +142,9 @@ class _State:
         side, row = np.unravel_index(int(change.argmin()), change.shape)
         return _Exchange(float(change[side, row]), int(ours[row]), int(theirs[near[side, row]]), target)
 
-    def _one_of_each_weight(self, part: int) -> tuple[Ints, Ints]:
-        """Return the first vertex of every weight in the part, and these weights."""
-        vertices = np.flatnonzero(self.part_of == part)
+    def _one_of_each_weight(self, part: int, other: int) -> tuple[Ints, Ints]:
+        """Return the first vertex of every weight in the part that may go to the other, and these weights."""
+        vertices = np.flatnonzero((self.part_of == part) & self.is_open[:, other])
         weights, first = np.unique(self.hypergraph.weights[vertices], return_index=True)
         return vertices[first], weights
 

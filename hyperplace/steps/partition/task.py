@@ -11,6 +11,7 @@ from hyperplace.errors import PartitionerOverflow, UsageError
 from hyperplace.values.arrays import Floats
 from hyperplace.values.capacities import Capacities
 from hyperplace.values.hypergraph import Hypergraph
+from hyperplace.values.ranges import Mask
 
 INT64_SAFE = 2.0**62
 
@@ -26,6 +27,7 @@ class Task:
     time_limit_s: float = 300.0
     stop: Callable[[], bool] = lambda: False
     given: Capacities | None = None  # instead of the same for all parts, by the imbalance
+    barred: Mask | None = None  # [vertex, part]: where it must not be
 
     def __post_init__(self) -> None:
         if faults := list(self._faults()):
@@ -58,6 +60,12 @@ class Task:
     def limits(self) -> Floats:
         """The most work of every part."""
         return self.capacities.of(self.hypergraph.total_weight)
+
+    @cached_property
+    def is_open(self) -> Mask:
+        """[vertex, part]: where it may be."""
+        everywhere = np.ones((self.hypergraph.num_vertices, self.num_parts), bool)
+        return everywhere if self.barred is None else ~self.barred
 
     def with_useful_nets(self) -> "Task":
         """Return the task with the nets that can cost anything: every pin once, two pins or more, a cost above 0.

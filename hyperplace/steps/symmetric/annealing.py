@@ -25,6 +25,7 @@ from hyperplace.steps.symmetric.compiled import (
     draw_near,
     draw_run,
     enlist,
+    is_barred,
     open_part,
 )
 from hyperplace.values.arrays import Floats, Ints
@@ -98,9 +99,11 @@ def put(problem: Problem, state: State, run: int, part: int, count: int) -> None
 
 @inlined()
 def shift(problem: Problem, state: State, run: int, source: int, target: int, amount: int) -> None:
-    """Take filters of a run from a part to another, and note it."""
+    """Take filters of a run from a part to another that may have them, and note it; less than 0 go back."""
     i = state.shifts[0, 0] + 1
     if amount == 0 or source == target or i == len(state.shifts):
+        return
+    if is_barred(state, run, target if amount > 0 else source):
         return
     for side in range(2):
         part, more = (source, -amount) if side == 0 else (target, amount)

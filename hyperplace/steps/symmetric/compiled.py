@@ -9,6 +9,7 @@ from hyperplace.machine_code import entry, inlined
 from hyperplace.values.arrays import Floats, Ints
 from hyperplace.values.runs import Links
 
+NONE_BARRED: Ints = np.zeros((0, 0), np.int64)
 ROUNDING = 1e-9  # of the most work of a part: what sums of floats may be off
 
 
@@ -59,13 +60,15 @@ def draw_near(problem: Any, run: int) -> int:
 
 
 # Who is where, kept as lists beside the matrix of counts: parts_of [run] is how many parts have some of it, then which,
-# in no order; runs_on [part] likewise; places [run, part] is where the part stands in parts_of, and the run in runs_on.
+# in no order; runs_on [part] likewise; places [run, part] is where the part stands in parts_of, and the run in runs_on,
+# and then whether the part may have none of the run: here, since an array of its own costs time with every move.
 
 
-def listed(counts: Ints) -> tuple[Ints, Ints, Ints]:
+def listed(counts: Ints, barred: Ints) -> tuple[Ints, Ints, Ints]:
     """Return parts_of, runs_on and places."""
     is_open = (counts > 0).astype(np.int64)
-    places = np.stack([np.cumsum(is_open, axis=1), np.cumsum(is_open, axis=0)], axis=2)
+    closed = barred if barred.size else np.zeros_like(counts)
+    places = np.stack([np.cumsum(is_open, axis=1), np.cumsum(is_open, axis=0), closed], axis=2)
     return _open_columns(is_open), _open_columns(is_open.T), places
 
 
@@ -93,6 +96,12 @@ def delist(state: Any, run: int, part: int) -> None:
     state.places[run, last_part, 0], state.places[last_run, part, 1] = hole_in_parts, hole_in_runs
     state.parts_of[run, 0] -= 1
     state.runs_on[part, 0] -= 1
+
+
+@inlined()
+def is_barred(state: Any, run: int, part: int) -> bool:
+    """Say whether the part may have none of the run."""
+    return bool(state.places[run, part, 2])
 
 
 @inlined()

@@ -67,6 +67,9 @@ class _Shares:
         self._runs, self._limits = runs, limits
         program = Program()
         self._parts = [add_part(program, runs, limit * (1 + SLACK), is_whole=is_whole) for limit in limits.tolist()]
+        for run, number in np.argwhere(runs.barred).tolist():
+            part = self._parts[number]
+            program.upper[part.share[run]] = program.upper[part.is_open[run]] = 0.0
         for run in range(len(runs.layers)):
             program.row({part.share[run]: 1.0 for part in self._parts}, low=1.0, high=1.0)
         for limit, alike in self._alike():
@@ -89,8 +92,11 @@ class _Shares:
         self._solver.cancel()
 
     def _alike(self) -> list[tuple[float, list[int]]]:
-        """Return every limit with the parts that have it."""
-        return [(limit, np.flatnonzero(self._limits == limit).tolist()) for limit in np.unique(self._limits).tolist()]
+        """Return every limit with the parts that have it, apart where they may not have the same runs."""
+        barred, found = self._runs.barred, dict[tuple[float, bytes], list[int]]()
+        for part, limit in enumerate(self._limits.tolist()):
+            found.setdefault((limit, barred[:, part].tobytes() if barred.size else b""), []).append(part)
+        return [(limit, parts) for (limit, _), parts in sorted(found.items())]
 
     def _columns_of(self, start: Shares) -> Floats:
         """Return shares as values of the columns, of parts that are alike the heaviest first."""

@@ -56,6 +56,9 @@ class HybridProgram:
         self._is_by_filters = [program.column(is_integer=True) for _ in numbers]
         self._copies = [program.column(float(cost) / MIB, num_parts) for cost in hybrid.copy_bytes]
         self._parts = [_add_part(program, hybrid, self._is_by_filters) for _ in range(num_parts)]
+        for run, number in np.argwhere(hybrid.runs.barred).tolist():
+            for column in self._parts[number].share(run):
+                program.upper[column] = 0.0
         for run in numbers:
             self._add_run(program, run)
         for part, limit in zip(self._parts, limits.tolist(), strict=True):

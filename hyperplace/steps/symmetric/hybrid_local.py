@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hyperplace.steps.symmetric.compiled import ROUNDING, Schedule, listed, packed, seed_moves
+from hyperplace.steps.symmetric.compiled import NONE_BARRED, ROUNDING, Schedule, listed, packed, seed_moves
 from hyperplace.steps.symmetric.hybrid_annealing import Problem, State, begin
 from hyperplace.steps.symmetric.hybrid_moves import anneal
 from hyperplace.values.arrays import Floats, Ints
@@ -66,7 +66,7 @@ def search_modes(
         volume = modes_volume(hybrid, begins) or float(hybrid.whole_bytes.sum())
         unit = max(1.0, min(volume, best_bytes) / num_parts)
         schedule = (POLISH if polishes else EXPLORE[number % len(EXPLORE)]).scaled(unit, limits)
-        state = state_of(problem, limits, np.array(begins.counts), np.array(begins.by_rows))
+        state = state_of(problem, limits, np.array(begins.counts), np.array(begins.by_rows), hybrid.runs.barred)
         for done in range(0, num_moves, CHUNK):
             if stop():
                 break
@@ -130,7 +130,7 @@ def _circles(runs: Runs) -> tuple[Ints, Links]:
     return np.array(circle_of, np.int64), Links.of([set(readers) for readers in numbers])
 
 
-def state_of(problem: Problem, limits: Floats, counts: Ints, by_rows: Ints) -> State:
+def state_of(problem: Problem, limits: Floats, counts: Ints, by_rows: Ints, barred: Ints = NONE_BARRED) -> State:
     """Return the shares with what is kept beside them."""
     work = (problem.work / np.where(by_rows, problem.batch, problem.sizes)) @ counts
     load = np.stack([work, limits], axis=1)
@@ -138,6 +138,6 @@ def state_of(problem: Problem, limits: Floats, counts: Ints, by_rows: Ints) -> S
     num_circles = int(problem.circle_of.max()) + 1
     wanted, is_changed = np.zeros((num_circles, counts.shape[1])), np.zeros(num_circles, np.int64)
     wants = (np.zeros(counts.shape), wanted, is_changed)
-    state = State(counts, by_rows, *wants, load, np.zeros(2), *listed(counts), journal, noted_in)
+    state = State(counts, by_rows, *wants, load, np.zeros(2), *listed(counts, barred), journal, noted_in)
     begin(problem, state)
     return state

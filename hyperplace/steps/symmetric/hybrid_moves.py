@@ -4,7 +4,7 @@
 import numpy as np
 
 from hyperplace.machine_code import entry, inlined, inner
-from hyperplace.steps.symmetric.compiled import Schedule, below, cooled, draw_near, draw_run, open_part
+from hyperplace.steps.symmetric.compiled import Schedule, below, cooled, draw_near, draw_run, is_barred, open_part
 from hyperplace.steps.symmetric.hybrid_annealing import (
     Problem,
     State,
@@ -41,8 +41,10 @@ def is_lump(problem: Problem, state: State, run: int) -> bool:
 
 @inlined()
 def shift(problem: Problem, state: State, run: int, source: int, target: int, amount: int) -> None:
-    """Take some of a run from a part to another."""
-    if amount != 0 and source != target and has_room(state):
+    """Take some of a run from a part to another that may have it; less than 0 goes back."""
+    if amount == 0 or is_barred(state, run, target if amount > 0 else source):
+        return
+    if source != target and has_room(state):
         put(problem, state, run, source, state.counts[run, source] - amount)
         put(problem, state, run, target, state.counts[run, target] + amount)
 
@@ -134,6 +136,9 @@ def adopt(problem: Problem, state: State, run: int, model: int) -> None:
     if not has_room(state) or run == model:
         return
     parts = state.parts_of[model, 1 : 1 + state.parts_of[model, 0]].copy()
+    for part in parts:
+        if is_barred(state, run, part):
+            return
     shares, total = state.counts[model][parts], units_of(problem, state, model)
     lift(problem, state, run)
     if state.by_rows[run] != state.by_rows[model] and problem.splits_rows[run]:
@@ -162,6 +167,8 @@ def spread(problem: Problem, state: State, run: int) -> None:
     parts[:count] = state.parts_of[run, 1 : 1 + count]
     if dice < 0.4:
         parts[count] = below(len(state.load)) if dice < 0.2 else open_part(state, draw_near(problem, run))
+        if is_barred(state, run, parts[count]):
+            return
         for i in range(count):
             if parts[i] == parts[count]:
                 return

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from hyperplace.steps.symmetric.annealing import Problem, State, anneal, begin
-from hyperplace.steps.symmetric.compiled import ROUNDING, Schedule, listed, packed, seed_moves
+from hyperplace.steps.symmetric.compiled import NONE_BARRED, ROUNDING, Schedule, listed, packed, seed_moves
 from hyperplace.values.arrays import Floats, Ints
-from hyperplace.values.runs import Links, Runs, Shares, shares_volume, shares_work
+from hyperplace.values.runs import Links, Runs, Shares, kept_off, shares_volume, shares_work
 
 MOST_SHIFTS = 64  # of one move
 CHUNK = 200_000  # moves between two looks at `stop`
@@ -53,7 +53,7 @@ def search(
     num_parts = len(limits)
     most_moves = num_moves or MOVES_PER_SHARE * len(runs.layers) * num_parts
     problem = problem_of(runs, limits)
-    first = Shares(start.filters if start else fill(runs, limits))
+    first = Shares(start.filters if start else kept_off(runs, fill(runs, limits), runs.work, limits))
     best, best_bytes = np.array(first.filters), _bytes_if_balanced(runs, first, limits)
     for restart, length in enumerate(lengths(most_moves)[:num_restarts]):
         if stop():
@@ -64,7 +64,9 @@ def search(
         # A start may move nothing and be too heavy: then its bytes say nothing about those of a balanced one.
         unit = max(1.0, (shares_volume(runs, Shares(begin)) or float(runs.sizes @ runs.map_bytes)) / num_parts)
         schedule = (POLISH if polishes else EXPLORE[restart % len(EXPLORE)]).scaled(unit, limits)
-        best_bytes = _anneal(problem, state_of(problem, limits, begin), (best, best_bytes), schedule, length, stop)
+        best_bytes = _anneal(
+            problem, state_of(problem, limits, begin, runs.barred), (best, best_bytes), schedule, length, stop
+        )
     return Shares(best, "local") if best_bytes < np.inf else None
 
 
@@ -134,7 +136,7 @@ def problem_of(runs: Runs, limits: Floats) -> Problem:
     )
 
 
-def state_of(problem: Problem, limits: Floats, filters: Ints) -> State:
+def state_of(problem: Problem, limits: Floats, filters: Ints, barred: Ints = NONE_BARRED) -> State:
     """Return the shares with what is kept beside them."""
     open_readers = np.zeros_like(filters)
     for run in range(len(filters)):
@@ -142,6 +144,6 @@ def state_of(problem: Problem, limits: Floats, filters: Ints) -> State:
             open_readers[feed] += filters[run] > 0
     shifts = np.zeros((MOST_SHIFTS + 1, 4), np.int64)
     received, load = np.zeros(filters.shape), np.stack([problem.work @ filters, limits], axis=1)
-    state = State(filters, open_readers, received, load, np.zeros(2), *listed(filters), shifts)
+    state = State(filters, open_readers, received, load, np.zeros(2), *listed(filters, barred), shifts)
     begin(problem, state)
     return state
