@@ -18,6 +18,7 @@ from hyperplace.errors import HyperplaceError, UsageError
 from .bench import bench
 from .check import check
 from .compare import compare
+from .explain import explain
 from .export import export
 from .generate import generate
 from .launch import launch
@@ -55,7 +56,7 @@ def _speaking(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (partition, profile, generate, check, train, bench, export, compare, models, probe, replan):
+for _command in (partition, profile, generate, check, train, bench, export, compare, models, probe, replan, explain):
     app.command(_command.__name__)(_speaking(_command))
 app.command("simulate", context_settings={"allow_extra_args": True})(_speaking(simulate))
 app.command("launch", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_speaking(launch))

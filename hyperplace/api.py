@@ -18,6 +18,7 @@ from hyperplace.compiling import (
     runnable,
     save_checkpoint,
 )
+from hyperplace.explaining import explain, judge_on
 from hyperplace.files.cluster import load_cluster
 from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.files.program import parse_program
@@ -52,10 +53,12 @@ __all__ = [
     "corrected",
     "dry_run",
     "emit",
+    "explain",
     "forecast",
     "generate",
     "grain_rows",
     "graph_for",
+    "judge_on",
     "load_checkpoint",
     "load_cluster",
     "load_plan",

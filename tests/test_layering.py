@@ -87,6 +87,7 @@ MAY_IMPORT = {
         "hyperplace.timing",
         "hyperplace.values",
     ),
+    "hyperplace/explaining.py": ("hyperplace.errors", "hyperplace.timing", "hyperplace.values"),
     "hyperplace/replanning.py": ("hyperplace.errors", "hyperplace.steps.lower", "hyperplace.values"),
     "hyperplace/placing.py": (
         "hyperplace.planning",
@@ -98,6 +99,7 @@ MAY_IMPORT = {
     "hyperplace/api.py": (
         "hyperplace.comparing",
         "hyperplace.compiling",
+        "hyperplace.explaining",
         "hyperplace.files",
         "hyperplace.placing",
         "hyperplace.planning",

@@ -3,6 +3,7 @@
 from hyperplace.report.bench import bench_document
 from hyperplace.report.comparison import comparison_document
 from hyperplace.report.document import Column, Document, Figure, Section, Table, Text
+from hyperplace.report.explanation import explanation_document
 from hyperplace.report.forecast import forecast_document, sweep_table
 from hyperplace.report.history import history_document
 from hyperplace.report.overview import overview_document
@@ -22,6 +23,7 @@ __all__ = [
     "bench_document",
     "comparison_document",
     "csv_text",
+    "explanation_document",
     "forecast_document",
     "history_document",
     "markdown_text",
