@@ -69,6 +69,23 @@ KeepTogether = Annotated[
 AtMost = Annotated[
     list[str] | None, typer.Option("--at-most", help="LAYER=2: no more than so many parts have any of the layer.")
 ]
+Recompute = Annotated[
+    str,
+    typer.Option(
+        "--recompute",
+        help="What runs forward again for its backward pass, to save memory: none, all, or parts and segments such as "
+        "0:1,1:0.",
+    ),
+]
+PlanRecompute = Annotated[
+    str | None,
+    typer.Option(
+        "--recompute",
+        help="What may run forward again for its backward pass: auto (as little as the memory of the devices asks for), "
+        "none, all.",
+        show_default="auto",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
 TimeLimit = Annotated[
     float,

@@ -36,6 +36,7 @@ def train(
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.05,
     momentum: Annotated[float, typer.Option(help="Momentum of SGD.")] = 0.9,
     seed: options.Seed = 0,
+    recompute: options.Recompute = "none",
     no_stash: Annotated[bool, typer.Option("--no-stash", help="async without weight stashing.")] = False,
     check_nan: Annotated[bool, typer.Option("--check-nan", help="Stop at the first layer that is not finite.")] = False,
     threads: Annotated[
@@ -110,6 +111,7 @@ def train(
                 in_flight=in_flight,
                 micro_batches=micro_batches,
                 stash=not no_stash,
+                recompute=recompute,
                 threads=threads,
                 devices=tuple(device.split(",")),
                 check_nan=check_nan,

@@ -20,6 +20,7 @@ from hyperplace.values.memory import RunMemory
 from hyperplace.values.plan import Plan
 from hyperplace.values.profile import Profile
 from hyperplace.values.program import Program
+from hyperplace.values.recompute import NONE, recomputing_as
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -38,9 +39,9 @@ def lower(model: "nn.Module", plan: Plan, profile: Profile | None = None, *, sam
     return lower_step(planned_graph(model, plan, sample), plan, profile)
 
 
-def generate(model: "nn.Module", plan: Plan, *, sample: Any = None) -> str:
-    """Return the program that runs a plan of the model, as Python text; `sample` as for compile."""
-    return emit(lower(model, plan, sample=sample))
+def generate(model: "nn.Module", plan: Plan, *, sample: Any = None, recompute: str = NONE) -> str:
+    """Return the program that runs a plan of the model, as Python text; `sample` and `recompute` as for compile."""
+    return emit(recomputing_as(lower(model, plan, sample=sample), recompute))
 
 
 def check_plan(plan: Plan, model: "nn.Module | None" = None) -> tuple[Plan, list[str]]:
@@ -66,11 +67,11 @@ def run_memory(graph: Graph, plan: Plan, *, in_flight: int = 4, optimizer: str =
     return RunMemory(memory(program, schedule(program, in_flight), optimizer=optimizer), in_flight, optimizer)
 
 
-def runnable(graph: Graph, plan: Plan, profile: Profile | None = None) -> "Runnable":
+def runnable(graph: Graph, plan: Plan, profile: Profile | None = None, *, recompute: str = NONE) -> "Runnable":
     """Return the plan of a captured model as a program that a Trainer runs."""
     from hyperplace.runtime import runnable as with_code
 
-    lowered = lower_step(graph, plan, profile)
+    lowered = recomputing_as(lower_step(graph, plan, profile), recompute)
     return with_code(lowered, emit(lowered))
 
 
@@ -98,6 +99,7 @@ def compile(
     state: "Mapping[str, Tensor] | None" = None,
     parts_per_process: int = 1,
     cluster: Cluster | None = None,
+    recompute: str = NONE,
 ) -> "Trainer":
     """Return a trainer that runs a plan of the model: a thread per part, its weights taken from the model.
 
@@ -107,6 +109,9 @@ def compile(
 
     With `state`, a state dict to begin with, the model may be on the meta device: each part takes its slices of it and
     no more (torch.load(path, mmap=True) reads no more).
+
+    To save memory, segments may be run forward once more for their backward pass instead of keeping what that needs:
+    `recompute` is none, all, or parts and segments such as `0:1,1:0`. The losses are the same, bit for bit.
 
     By default several mini-batches are under way at once (`schedule="async"`), each computed with weights that lack
     the updates of those before it; in_flight=1 or schedule="sync" is the plain loop.
@@ -144,7 +149,7 @@ def compile(
     training = Training(optimizer, scheduler, average, clip_norm, clip_part_norm, stash, named_parameters)
     if settings.micro_batches > 1:
         _check_micro_batches(graph)
-    made = runnable(graph, plan)
+    made = runnable(graph, plan, recompute=recompute)
     with alone():
         names = StateNames.of(model, made.program)
     evaluate = None if graph.evaluates else partial(evaluated, model, is_keyword=bool(graph.takes[1]))

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
-COLORS = {"forward": "#0072b2", "backward": "#e69f00", "update": "#009e73", "loss": "#cc79a7", WAIT: "#eeeeee"}
+COLORS = {"forward": "#0072b2", "recompute": "#56b4e9", "backward": "#e69f00", "update": "#009e73", "loss": "#cc79a7"}
+COLORS |= {WAIT: "#eeeeee"}
 ODD_SHADE = 0.42  # odd mini-batches are this much lighter
 GREY = "#555555"
 MOST_BATCHES, SHOWN_BATCHES = 12, 8

@@ -24,6 +24,8 @@ from hyperplace.runtime.transport import Endpoint, Transport
 from hyperplace.runtime.weights import Training, Weights
 from hyperplace.runtime.world import World
 from hyperplace.values.loans import find_loans, updaters
+from hyperplace.values.program import Program
+from hyperplace.values.recompute import chosen_text, recomputed
 from hyperplace.values.schedule import Schedule
 
 LESS_PRIORITY = 10  # as nice(1) counts; on Linux threads have their own
@@ -44,6 +46,7 @@ def made_ranks(
 ) -> list[Rank]:
     """Return the ranks of some parts, each with its slices of the tensors in `base`; they `tell` what happens."""
     program = runnable.program
+    _check_recomputes(program, settings, training)
     devices = settings.devices or ("cpu",) * len(program.parts)
     if len(devices) != len(program.parts):
         raise UsageError(f"{len(devices)} devices for {len(program.parts)} parts; give one for each")
@@ -82,6 +85,16 @@ def made_ranks(
             )
         )
     return ranks
+
+
+def _check_recomputes(program: Program, settings: RunSettings, training: Training) -> None:
+    """Refuse to run segments again with other weights than they had the first time."""
+    has_stale = settings.schedule == "async" and settings.in_flight > 1
+    if has_stale and not training.stash and (chosen := recomputed(program)):
+        raise UsageError(
+            f"segments {chosen_text(chosen)} are recomputed, which needs the weights of their forward pass; leave "
+            "stashing on, or recompute none"
+        )
 
 
 def tell(transport: Transport, progress: Progress, event: Event) -> None:

@@ -1,6 +1,7 @@
 """The forward and backward pass of a mini-batch on a part: what one leaves for the other, and where a NaN began."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +23,19 @@ class InFlight:
     values: dict[str | int, Tensor] = field(default_factory=dict)
     gradients: dict[str | int, Tensor] = field(default_factory=dict)
     runs: dict[int, tuple[list[Tensor], list[Tensor]]] = field(default_factory=dict)  # arguments and results
+    buffers: dict[int, dict[str, Tensor]] = field(default_factory=dict)  # as segments saw them that will run again
     output_gradients: list[Tensor | None] = field(default_factory=list)
     num_backward: int = 0
+
+
+@contextmanager
+def nothing_saved() -> Iterator[None]:
+    """Let a block save nothing for a backward pass, which there will not be.
+
+    Without gradients its results would not say whether they learn, and torch may choose other kernels.
+    """
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: None, lambda nothing: nothing):
+        yield
 
 
 class Roots:

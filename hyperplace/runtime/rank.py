@@ -15,7 +15,7 @@ from hyperplace.runtime.clipping import SharedNorm
 from hyperplace.runtime.commands import Command, Load, Predict, Tick, Update
 from hyperplace.runtime.criterion import PiecewiseLoss, check_reach
 from hyperplace.runtime.journal import Journal
-from hyperplace.runtime.passes import InFlight, Roots, check_finite
+from hyperplace.runtime.passes import InFlight, Roots, check_finite, nothing_saved
 from hyperplace.runtime.pieces import cut
 from hyperplace.runtime.precision import within
 from hyperplace.runtime.progress import Event, Fault, Finished, Lost, Predicted
@@ -184,10 +184,10 @@ class Rank:
         segment = self._segments[index]
         self.journal.begin("forward", index, live.batch.number)
         arguments = self._prepare(live, index)
-        results = self.journal.timed("forward", lambda: self._call(live, index, arguments))
+        results = self.journal.timed("forward", lambda: self._run(live, index, arguments))
         if self._options.check_nan:
             check_finite(results, lambda: self._call(live, index, arguments))
-        live.runs[index] = (arguments, results)
+        live.runs[index] = (arguments, [] if segment.recomputes else results)
         for give, result in zip(segment.gives, results, strict=True):
             if isinstance(give, Keep):
                 live.values[give.name] = result
@@ -206,6 +206,27 @@ class Rank:
         self.replicas.show(live.version, used)
         self.weights.show(live.version, [name for name in used if name in self.weights.parameters])
         return [self._argument(live, take) for take in self._segments[index].takes]
+
+    def _run(self, live: InFlight, index: int, arguments: list[Tensor]) -> list[Tensor]:
+        """Run a segment forward; one that will be run again leaves nothing behind but what that needs."""
+        if not self._segments[index].recomputes:
+            return self._call(live, index, arguments)
+        live.buffers[index] = {name: self.weights.buffers[name].clone() for name in self._table.buffers_of(index)}
+        with nothing_saved():
+            results = self._call(live, index, arguments)
+        return [result.detach().requires_grad_(result.requires_grad) for result in results]
+
+    def _run_again(self, live: InFlight, index: int, arguments: list[Tensor]) -> list[Tensor]:
+        """Run a segment forward as it ran before: on the same rows, with the same weights, buffers, random numbers.
+
+        What it writes to buffers, it wrote the first time.
+        """
+        self.part.num_rows, self.part.step = live.batch.num_rows, ("", "")
+        self.part.see(live.buffers.pop(index))
+        try:
+            return self._call(live, index, arguments)
+        finally:
+            self.part.see(self.weights.buffers)
 
     def _call(self, live: InFlight, index: int, arguments: list[Tensor]) -> list[Tensor]:
         """Run a segment's method with the mini-batch's weights and its own random numbers."""
@@ -254,6 +275,8 @@ class Rank:
         segment = self._segments[index]
         self.journal.begin("backward", index, live.batch.number)
         arguments, results = live.runs.pop(index)
+        if segment.recomputes:
+            results = self.journal.timed("recompute", lambda: self._run_again(live, index, arguments))
         if live.batch.share == 1.0:  # no other micro-batch has gradients of the same update
             self.replicas.give_early(live.batch.number, live.version, index, to_come=live.runs)
         roots = Roots()

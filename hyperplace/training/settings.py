@@ -9,6 +9,7 @@ from typing import Any
 
 from hyperplace.errors import UsageError
 from hyperplace.values.cluster import Cluster
+from hyperplace.values.recompute import ALL, NONE, parsed_chosen
 
 DATA = ("fashion-mnist", "synthetic")
 
@@ -60,6 +61,7 @@ class Flow:
     in_flight: int = 4
     micro_batches: int | None = None
     stash: bool = True
+    recompute: str = NONE
     threads: int | None = None
     devices: tuple[str, ...] = ()
     check_nan: bool = False
@@ -72,6 +74,8 @@ class Flow:
 
         # The runtime's own checks, before a plan is searched for rather than after.
         RunSettings(self.schedule, self.in_flight, self.micro_batches or 1)
+        if self.recompute not in (NONE, ALL):
+            parsed_chosen(self.recompute)
         if self.micro_batches is not None and self.micro_batches < 1:
             raise UsageError(f"--micro-batches {self.micro_batches} is less than 1")
         if self.threads is not None and self.threads < 1:

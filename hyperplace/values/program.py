@@ -7,6 +7,7 @@ A segment takes tensors in the order of its method's arguments and gives them in
 batch are numbered as planned; a mini-batch of another size is cut at the same shares.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +22,8 @@ ITEM_BYTES = {"float64": 8, "int64": 8, "complex64": 8, "float32": 4, "int32": 4
 ITEM_BYTES |= {"float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
 ITEM_BYTES |= {"uint16": 2, "uint32": 4, "uint64": 8, "complex32": 4}
 ITEM_BYTES |= {f"float8_{kind}": 1 for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")}
+
+ATTRIBUTE = re.compile(r"\bself\.(\w+)")  # of a part, in the code of a step
 
 
 @dataclass(frozen=True)
@@ -159,9 +162,10 @@ class Segment:
     """A run of steps that a part computes without waiting for anyone.
 
     `forward`, `backward` and `update` (of the weights it is the first to use and its part owns) are its work in the
-    program's unit; `saved_bytes` is what it keeps in between and `largest_bytes` the largest tensor that a layer makes;
-    all for a mini-batch as planned. The code is known to a program that was lowered or read; one made of classes has
-    methods.
+    program's unit; `saved_bytes` is what it keeps in between, `kept_bytes` what of it later segments take, and
+    `largest_bytes` the largest tensor that a layer makes; all for a mini-batch as planned. One that `recomputes` keeps
+    only what it takes and what later segments take, and runs forward once more before it runs backward. The code is
+    known to a program that was lowered or read; one made of classes has methods.
     """
 
     name: str
@@ -173,7 +177,9 @@ class Segment:
     backward: float = 0.0
     update: float = 0.0
     saved_bytes: int = 0
+    kept_bytes: int = 0
     largest_bytes: int = 0
+    recomputes: bool = False
     method: Method | None = field(default=None, repr=False)
 
 
@@ -219,6 +225,13 @@ class PartProgram:
         """Return the weights a segment uses: all, where that is not known."""
         used = self.segments[segment].weights
         return tuple(self.weights) if used is None else used
+
+    def buffers_of(self, segment: int) -> tuple[str, ...]:
+        """Return the buffers a segment reads or writes: all, where its code is not known."""
+        if (method := self.segments[segment].method) is None:
+            return tuple(self.buffers)
+        used = {name for step in method.steps for code in step.code for name in ATTRIBUTE.findall(code)}
+        return tuple(name for name in self.buffers if name in used)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ Mask = NDArray[np.bool_]
 
 WAIT = "wait"
 MOST_PARTS = 2**20  # more is a broken file, and an array of them would fill the memory
-KINDS = ("forward", "backward", "update", "loss", WAIT)
+KINDS = ("forward", "recompute", "backward", "update", "loss", WAIT)
 ROUND_OFF_US = 1e-3  # events this close do not overlap: a sum of durations is no clock
 
 

@@ -1,9 +1,9 @@
 """Run under torchrun: train zoo models by plans in these processes and on threads, and compare bit for bit.
 
-Each case trains some steps of different rows both ways, predicts, and asks for the state and the bytes. The first
-process prints a line of JSON per case.
+Each case trains some steps of different rows both ways, predicts, and asks for the state and the bytes. What is
+recomputed in processes is kept on threads. The first process prints a line of JSON per case.
 
-    torchrun --nproc-per-node 2 tests/distributed/equal_ranks.py STEPS MODEL:GRAIN:PARTITIONER:SCHEDULE[:CLIP] ...
+    torchrun --nproc-per-node 2 tests/distributed/equal_ranks.py STEPS MODEL:GRAIN:PARTITIONER:SCHEDULE[:clip][:all] ...
 """
 
 import json
@@ -77,18 +77,19 @@ def main(steps, cases, parts_each):
     k = dist.get_world_size() * parts_each
     graphs = {}
     for case in cases:
-        name, grain, how, schedule, *clip = case.split(":")
+        name, grain, how, schedule, *more = case.split(":")
         torch.manual_seed(0)
         net = load_model(name, [(ZOO[name].input_shape[0], 32, 32)], device="cpu").module
         graph = graphs[name] = graphs.get(name) or capture(net, torch.randn(ROWS, ZOO[name].input_shape[0], 32, 32))
         plan = planned(graph, grain, k, how, blocks=4, row_blocks=k)
         settings = RunSettings(schedule, 3, 2 if schedule == "sync" and not graph.coupling else 1, threads=1)
-        training = Training(momentum, clip_norm=0.5 if clip else None)
-        made, state = runnable(graph, plan), net.state_dict()
+        training = Training(momentum, clip_norm=0.5 if "clip" in more else None)
+        kept, state = runnable(graph, plan), net.state_dict()
+        made = runnable(graph, plan, recompute="all") if "all" in more else kept
         world = met_world(made.program, state, settings, training, parts_each)
         words = {"training": training, "loss": F.cross_entropy, "settings": settings}
         found = run(Trainer(made, state, world=world, **words), name, steps)
-        expected = run(Trainer(made, state, **words), name, steps) if world.number == 0 else found
+        expected = run(Trainer(kept, state, **words), name, steps) if world.number == 0 else found
         if world.number == 0:
             wrong = differences(found, expected)
             print(

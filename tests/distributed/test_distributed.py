@@ -29,8 +29,10 @@ EQUAL = {
         "blocksnet:hybrid:random:async:clip",
         "blocksnet:hybrid:dataparallel:sync",
         "resnet18:hybrid:horizontal:async",
+        "resnet18:coarse:horizontal:async:all",
+        "blocksnet:hybrid:dataparallel:sync:all",
     ],
-    3: ["lenet5:hybrid:dataparallel:async", "lenet5:fine:random:sync:clip"],
+    3: ["lenet5:hybrid:dataparallel:async", "lenet5:fine:random:sync:clip:all"],
     4: ["lenet5:coarse:random:async"],
 }
 

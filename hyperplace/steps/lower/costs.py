@@ -1,5 +1,7 @@
 """What steps cost: the passes of a layer's work shared out by cells and kernels, and the bytes they keep in between."""
 
+from collections.abc import Collection
+
 from hyperplace.steps.lower.norms import norm_calls
 from hyperplace.steps.lower.steps import Stage, Step
 from hyperplace.values.graph import Graph, Layer
@@ -93,6 +95,20 @@ class Costs:
             for step in made
             for tile in step.tiles
         )
+
+    def kept_bytes(self, steps: tuple[Step, ...], keeps: Collection[str]) -> int:
+        """Return the bytes of what steps make and later segments of their part take; statistics are next to nothing."""
+        return sum(self._made_bytes(step, kept) for step in steps if (kept := [v for v in step.makes if v in keeps]))
+
+    def _made_bytes(self, step: Step, kept: Collection[str]) -> int:
+        if step.stage not in (Stage.COMPUTE, Stage.PARTIAL, Stage.FINISH):
+            return 0
+        layer = self._graph[step.layer]
+        pieces = step.shards if step.stage is Stage.PARTIAL else step.tiles
+        is_before = step.stage is Stage.PARTIAL or (step.is_run and step.run < len(norm_calls(layer)))
+        cells = sum(count(piece.filters) * count((piece.rows,)) for piece in pieces)
+        share = len(kept) / len(step.makes) if len(step.makes) == len(pieces) else 1.0
+        return round(share * cells) * (layer.partial_bytes if is_before else layer.map_bytes)
 
     def largest_bytes(self, steps: tuple[Step, ...]) -> int:
         """Return the bytes of the largest tensor that a layer makes in some steps, before its trailing operations."""

@@ -63,6 +63,7 @@ class PartWriter:
             backward=self._costs.rounded(work.backward),
             update=self._costs.rounded(sum(updates)),
             saved_bytes=self._costs.saved_bytes(run.steps),
+            kept_bytes=self._costs.kept_bytes(run.steps, run.keeps),
             largest_bytes=self._costs.largest_bytes(run.steps),
             method=method,
         )

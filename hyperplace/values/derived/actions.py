@@ -28,10 +28,12 @@ class Parcel:
     weight: tuple[int, str] | None = None  # that the bytes are a new version of: its owner and attribute
 
 
-def durations(program: Program, nodes: Collection[Node], *, share: float = 1.0) -> dict[Node, float]:
+def durations(
+    program: Program, nodes: Collection[Node], *, share: float = 1.0, recomputes: bool = True
+) -> dict[Node, float]:
     """Return the work of every action; updates without one of their own come after the last backward pass.
 
-    `share`: of the rows of a mini-batch, for micro-batches.
+    `share`: of the rows of a mini-batch, for micro-batches. `recomputes`: with what is run forward again first.
     """
     work: dict[Node, float] = {}
     updates = {node[0] for node in nodes if node[1] == UPDATE}
@@ -39,8 +41,9 @@ def durations(program: Program, nodes: Collection[Node], *, share: float = 1.0) 
     for p, part in enumerate(program.parts):
         for s, segment in enumerate(part.segments):
             late = part.update if s == 0 and p not in updates else 0.0
+            again = segment.forward if recomputes and segment.recomputes else 0.0
             work[p, FORWARD, s] = max(segment.forward * share, least)
-            work[p, BACKWARD, s] = max(segment.backward * share + late, least)
+            work[p, BACKWARD, s] = max((again + segment.backward) * share + late, least)
         work |= {node: max(part.update, least) for node in nodes if node[:2] == (p, UPDATE)}
         work |= {node: least for node in nodes if node[:2] == (p, NORM)}
     return work
