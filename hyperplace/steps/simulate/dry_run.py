@@ -3,7 +3,7 @@
 Messages take no time, so the period is the best that parts which only wait for each other can reach.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from hyperplace.steps.simulate.engine import run
@@ -25,17 +25,27 @@ class DryRun:
     waiting_bytes: tuple[int, ...]  # most that has been sent to a part and not yet been taken
 
 
-def dry_run(program: Program, schedule: Schedule, num_batches: int | None = None) -> DryRun:
-    """Run mini-batches through a schedule; raise UsageError if parts wait for each other, or an action is missing."""
+def dry_run(
+    program: Program,
+    schedule: Schedule,
+    num_batches: int | None = None,
+    *,
+    rows: int | None = None,
+    posted: Collection[int] = (),
+) -> DryRun:
+    """Run mini-batches through a schedule; raise UsageError if parts wait for each other, or an action is missing.
+
+    Bytes are those of mini-batches of so many `rows`, as planned by default, without the messages that are `posted`:
+    received into memory that is theirs from the beginning.
+    """
     count = num_batches or enough_batches(schedule)
     spans = run(tasks_of(program, schedule, count)).spans
-    return _summary(program, spans, schedule.depth + 1)
+    return _summary(program, spans, schedule.depth + 1, _Moments(program, spans, rows or program.batch, posted))
 
 
-def _summary(program: Program, spans: Spans, depth: int) -> DryRun:
+def _summary(program: Program, spans: Spans, depth: int, moments: "_Moments") -> DryRun:
     """Return what the times of all actions say; the first and the last `depth` mini-batches fill and drain the pipe."""
     work = durations(program, {node for _, node in spans})
-    moments = _Moments(program, spans)
     numbers = range(len(program.parts))
     busy = tuple(sum(time for node, time in work.items() if node[0] == p) for p in numbers)
     return DryRun(
@@ -63,10 +73,13 @@ def _most(changes: Iterable[Change]) -> int:
 class _Moments:
     """When things are held, from the times of all actions."""
 
-    def __init__(self, program: Program, spans: Spans) -> None:
-        self._program, self._spans = program, spans
+    def __init__(self, program: Program, spans: Spans, rows: int, posted: Collection[int]) -> None:
+        self._program, self._spans, self._rows = program, spans, rows
         self._batches = sorted({batch for batch, _ in spans})
-        self._taken = [part.first_takers for part in program.parts]
+        self._taken = [
+            {number: first for number, first in part.first_takers.items() if number not in posted}
+            for part in program.parts
+        ]
 
     def _begin(self, batch: int, node: Node) -> float:
         return self._spans[batch, node][0]
@@ -82,13 +95,20 @@ class _Moments:
             yield max(self._end(batch, (p, BACKWARD, s)) for s in segments), -1
 
     def saved(self, p: int) -> Iterator[Change]:
-        """Yield what a part keeps from a segment's forward to its backward pass, and of every message it takes."""
+        """Yield what a part keeps from a segment's forward to its backward pass, and of every message it takes.
+
+        What is recomputed is there while the segment runs backward.
+        """
+        share = self._rows / self._program.batch
         for batch in self._batches:
             for s, segment in enumerate(self._program.parts[p].segments):
-                taken = [self._bytes(number) for number, first in self._taken[p].items() if first == s]
-                amount = segment.saved_bytes + sum(taken)
-                yield self._begin(batch, (p, FORWARD, s)), amount
-                yield self._end(batch, (p, BACKWARD, s)), -amount
+                taken = sum(self._bytes(number) for number, first in self._taken[p].items() if first == s)
+                saved, kept = round(segment.saved_bytes * share), round(segment.kept_bytes * share)
+                forward, backward = (p, FORWARD, s), (p, BACKWARD, s)
+                yield self._begin(batch, forward), taken + (kept if segment.recomputes else saved)
+                if segment.recomputes:
+                    yield self._begin(batch, backward), saved - kept
+                yield self._end(batch, backward), -taken - saved
 
     def waiting(self, p: int) -> Iterator[Change]:
         """Yield every message to a part, from when it is sent until it is taken; gradients that come back too."""
@@ -98,7 +118,7 @@ class _Moments:
                 yield self._end(batch, (*source[:1], FORWARD, source[1])), self._bytes(number)
                 yield self._begin(batch, (p, FORWARD, first)), -self._bytes(number)
             for message in self._program.messages:
-                if message.source == p and message.learns:
+                if message.source == p and message.learns and message.number in self._taken[message.target]:
                     first = self._taken[message.target][message.number]
                     yield self._end(batch, (message.target, BACKWARD, first)), self._bytes(message.number)
                     yield (
@@ -107,7 +127,7 @@ class _Moments:
                     )
 
     def _bytes(self, number: int) -> int:
-        return self._program.messages[number].num_bytes(self._program.batch, self._program.batch)
+        return self._program.messages[number].num_bytes(self._rows, self._program.batch)
 
     def _sender(self, number: int) -> tuple[int, int]:
         """Return the part and segment that send a message."""

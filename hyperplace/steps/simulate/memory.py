@@ -1,30 +1,48 @@
 """What every part needs of memory: Program + Schedule -> the bytes of each at its peak."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from hyperplace.errors import UsageError
 from hyperplace.steps.simulate.dry_run import dry_run
-from hyperplace.values.loans import loans_of
+from hyperplace.values.cluster import Cluster
+from hyperplace.values.loans import Loan, loans_of
 from hyperplace.values.memory import OPTIMIZER_STATES, PartMemory
 from hyperplace.values.program import PartProgram, Piece, Program
 from hyperplace.values.schedule import Schedule
 
 
-def memory(program: Program, schedule: Schedule, *, optimizer: str = "sgd") -> tuple[PartMemory, ...]:
-    """Return the memory of every part for mini-batches as planned; `optimizer` is a word of OPTIMIZER_STATES."""
+def memory(
+    program: Program,
+    schedule: Schedule,
+    *,
+    optimizer: str = "sgd",
+    in_flight: int | None = None,
+    micro_batches: int | None = None,
+    cluster: Cluster | None = None,
+) -> tuple[PartMemory, ...]:
+    """Return the memory of every part for mini-batches as planned; `optimizer` is a word of OPTIMIZER_STATES.
+
+    `micro_batches`: of the sync schedule, into which every mini-batch is cut. On a `cluster`, what comes from another
+    host is received into memory that is there for all `in_flight`, by default as many as the schedule holds.
+    """
     if optimizer not in OPTIMIZER_STATES:
         raise UsageError(f"optimizer {optimizer!r} is unknown; choose one of {', '.join(OPTIMIZER_STATES)}")
-    run = dry_run(program, schedule)
-    lent = {(loan.owner, loan.lent) for loan in loans_of(program)}
+    loans = loans_of(program)
+    rows = -(-program.batch // (micro_batches or 1))
+    posted = {one.number for one in program.messages if _is_far(cluster, one.source, one.target)}
+    run = dry_run(program, schedule, micro_batches, rows=rows, posted=posted)
+    depth = min(in_flight or schedule.depth + 1, micro_batches or in_flight or schedule.depth + 1)
     return tuple(
         PartMemory(
             weights=_bytes(part.weights) + _bytes(part.buffers),
             gradients=_bytes(part.weights),
             optimizer=OPTIMIZER_STATES[optimizer] * _bytes(part.owned),
-            stashed=_stashed(p, part, schedule, run.live[p], lent),
+            stashed=_stashed(p, part, schedule, loans, live=1 if micro_batches else run.live[p]),
             activations=run.saved_bytes[p],
-            messages=run.waiting_bytes[p],
-            working=2 * max((segment.largest_bytes for segment in part.segments), default=0),
+            messages=run.waiting_bytes[p]
+            + depth * _passes(program, p, posted, rows)
+            + (1 if micro_batches else depth) * _updates(program, p, loans, cluster),
+            working=2 * _largest(part) * rows // program.batch,
         )
         for p, part in enumerate(program.parts)
     )
@@ -34,13 +52,35 @@ def _bytes(pieces: Mapping[str, Piece]) -> int:
     return sum(piece.num_bytes for piece in pieces.values())
 
 
-def _stashed(p: int, part: PartProgram, schedule: Schedule, live: int, lent: set[tuple[int, str]]) -> int:
+def _largest(part: PartProgram) -> int:
+    return max((segment.largest_bytes for segment in part.segments), default=0)
+
+
+def _is_far(cluster: Cluster | None, source: int, target: int) -> bool:
+    return cluster is not None and cluster.home[source] != cluster.home[target]
+
+
+def _stashed(p: int, part: PartProgram, schedule: Schedule, loans: Collection[Loan], *, live: int) -> int:
     """Return what versions of weights beside the newest take.
 
     Every mini-batch in flight but the oldest may see an older one. Weights that others have copies of are seen as
     snapshots, of which there is one at least, and newer ones wait until a mini-batch wants them.
     """
+    lent = {loan.lent for loan in loans if loan.owner == p}
     versions = {
-        name: 1 + schedule.delays.get((p, name), 0) if (p, name) in lent else max(0, live - 1) for name in part.weights
+        name: 1 + schedule.delays.get((p, name), 0) if name in lent else max(0, live - 1) for name in part.weights
     }
     return sum(count * part.weights[name].num_bytes for name, count in versions.items())
+
+
+def _passes(program: Program, p: int, posted: Collection[int], rows: int) -> int:
+    """Return what other hosts send a part for a mini-batch: messages, and gradients of those that it sends."""
+    some = [program.messages[number] for number in posted]
+    here = [one for one in some if one.target == p or (one.source == p and one.learns)]
+    return sum(one.num_bytes(rows, program.batch) for one in here)
+
+
+def _updates(program: Program, p: int, loans: Collection[Loan], cluster: Cluster | None) -> int:
+    """Return what other hosts send a part for an update: gradients of what it lends, new values of what it borrows."""
+    far = [loan for loan in loans if p in (loan.owner, loan.borrower) and _is_far(cluster, loan.owner, loan.borrower)]
+    return sum(program.parts[loan.borrower].weights[loan.copy].num_bytes for loan in far)
