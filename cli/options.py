@@ -81,7 +81,7 @@ PlanRecompute = Annotated[
     str | None,
     typer.Option(
         "--recompute",
-        help="What may run forward again for its backward pass: auto (as little as the memory of the devices asks for), "
+        help="What may run forward again for its backward pass: auto (as little as the devices' memory asks for), "
         "none, all.",
         show_default="auto",
     ),

@@ -51,6 +51,7 @@ def partition(
     pin: options.Pin = None,
     keep_together: options.KeepTogether = None,
     at_most: options.AtMost = None,
+    recompute: options.PlanRecompute = None,
     out: options.Out = None,
     json: options.Json = False,
 ) -> None:
@@ -71,6 +72,8 @@ def partition(
             | {name: word for name, word in (("--grain", grain), ("--partitioner", partitioner)) if word != "auto"}
         )
         k, costs = place.num_devices if k is None else k, costs or (None if given else "measured")
+    elif recompute is not None:
+        raise UsageError("--recompute is for the memory of a --cluster; leave it out, or give it to hyperplace train")
     settings = Settings(
         model=loaded.name,
         k=4 if k is None else k,
@@ -99,7 +102,7 @@ def partition(
                 loaded.sample,
                 settings,
                 place,
-                api.FlowWish(schedule),
+                api.FlowWish(schedule, recompute=recompute or "auto"),
                 given_profile=given,
                 watch=watch,
                 on_layer=shown.on_layer,
@@ -135,6 +138,7 @@ def _show_time(found: "TimePlan", cluster: "Cluster", folder: Path, *, is_json: 
     from hyperplace.files.cluster import cluster_text
     from hyperplace.files.write import write_text
     from hyperplace.report import forecast_document, show
+    from hyperplace.values.recompute import chosen_text
 
     write_text(folder / CLUSTER, cluster_text(cluster))
     _write(folder, found.placement)
@@ -143,10 +147,13 @@ def _show_time(found: "TimePlan", cluster: "Cluster", folder: Path, *, is_json: 
     if is_json:
         figures = {"seconds_per_batch": best.seconds, "bound_seconds": bound, "binds": best.prediction.binds}
         figures |= {"schedule": best.schedule, "in_flight": best.in_flight, "micro_batches": best.micro_batches}
+        figures |= {"recompute": chosen_text(best.recompute), "memory_bytes": [part.total for part in best.memory]}
         print(json_text.dumps(_summary(placement, folder) | figures | {"cluster": str(folder / CLUSTER)}))
         return
     show(forecast_document(found.forecasts, cluster, bound).without_figures(), Console(highlight=False))
-    flow = f"--in-flight {best.in_flight}" if best.schedule == "async" else f"--micro-batches {best.micro_batches}"
+    flow = f"--in-flight {best.in_flight}"
+    flow += f" --micro-batches {best.micro_batches}" if best.schedule == "sync" else ""
+    flow += f" --recompute {chosen_text(best.recompute)}" if best.recompute else ""
     say(f"\nwritten to {folder}/: {', '.join((*FILES.values(), CLUSTER))}")
     say(
         f"train it with: hyperplace train {folder / FILES['plan']} --cluster {folder / CLUSTER} "

@@ -9,6 +9,7 @@ import typer
 
 from hyperplace.errors import UsageError
 from hyperplace.values.bench import ASYNC, SYNC
+from hyperplace.values.recompute import chosen_text
 
 from . import options
 from .folder import check_folder
@@ -30,6 +31,7 @@ def simulate(
     in_flight: Annotated[
         int | None, typer.Option(help="Mini-batches under way at once.", show_default="the best of several")
     ] = None,
+    recompute: options.PlanRecompute = None,
     batch: options.Batch = 16,
     costs: options.Costs = "measured",
     sweep: Annotated[
@@ -48,7 +50,7 @@ def simulate(
 
     place = api.load_cluster(cluster)
     ways = (ASYNC, SYNC) if schedule == "both" else (schedule,)
-    flows = [api.FlowWish(way, in_flight) for way in ways]
+    flows = [api.FlowWish(way, in_flight, recompute=recompute or "auto") for way in ways]
     subject = find_planned(Path(what), model, input) if what.endswith(".json") else Subject(what, parsed_shapes(input))
     if out:
         check_folder(out)
@@ -141,6 +143,8 @@ def _row(one: "Forecast") -> dict[str, Any]:
         "cards": [{"host": host, "way": way, "busy": share} for (host, way), share in one.prediction.cards.items()],
         "binds": one.prediction.binds,
         "memory_bytes": [part.total for part in one.memory],
+        "recompute": chosen_text(one.recompute),
+        "lacks": one.lacks,
         "moved_bytes": one.plan.metrics.training_volume_bytes,
     }
 

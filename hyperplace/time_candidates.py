@@ -5,12 +5,13 @@ of work, each device with work in proportion to its speed.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from math import ceil
 
 import numpy as np
 
-from hyperplace.errors import BalanceError, PartitionerError
+from hyperplace.errors import BalanceError, PartitionerError, UsageError
 from hyperplace.planning import Clock, Placement, placed
 from hyperplace.search import Watch, search
 from hyperplace.time_stages import staged_layouts
@@ -19,7 +20,7 @@ from hyperplace.values.cluster import Cluster
 from hyperplace.values.graph import Graph
 from hyperplace.values.layout import Layout, Plane
 from hyperplace.values.methods import DATA_PARALLEL, INCREMENTAL, LAYERWISE
-from hyperplace.values.plan import Settings
+from hyperplace.values.plan import Plan, Settings
 from hyperplace.values.profile import Profile
 
 IMBALANCES = (0.01, 0.05, 0.2, 0.6)  # from where balance is all to where bytes are
@@ -50,6 +51,14 @@ def candidates(
         own = replace(settings, grain=grain, partitioner="auto", imbalance=imbalance)
         limit = Capacities.shared(speeds, imbalance)
         yield from placements(graph, costs, own, f"{grain} {imbalance:g}", each, limit)
+
+
+def simple_plans(graph: Graph, costs: Profile, settings: Settings, watch: Watch) -> Iterator[Plan]:
+    """Yield the plans of the baselines, which take no search."""
+    for name, grain, partitioner in BASELINES:
+        own = replace(settings, grain=grain, partitioner=partitioner, imbalance=any_imbalance(settings.k))
+        with suppress(UsageError):  # a model of few filters has not so many parts
+            yield from (made.plan for _, made in placements(graph, costs, own, name, watch, None))
 
 
 def _on_one(graph: Graph, costs: Profile, settings: Settings, part: int) -> Placement:

@@ -18,9 +18,10 @@ import numpy as np
 
 from hyperplace.errors import BalanceError
 from hyperplace.planning import OnLayer, Placement, checked_profile, graph_for, profile
+from hyperplace.remedies import smallest_change
 from hyperplace.search import UNWATCHED, OnProgress, Watch
 from hyperplace.steps.place import place
-from hyperplace.time_candidates import any_imbalance, candidates, placements, settled
+from hyperplace.time_candidates import any_imbalance, candidates, placements, settled, simple_plans
 from hyperplace.time_moves import ROWS_FIRST, Splits, neighbours
 from hyperplace.time_swaps import swapped
 from hyperplace.timing import FlowWish, forecast
@@ -83,10 +84,15 @@ def place_by_time(
         if better[0].rank < found[0][0].rank:
             found.insert(0, better)
     if lacks := found[0][0].lacks:
-        raise BalanceError(
-            f"no placement found fits into the memory of its devices: {lacks}; take fewer mini-batches in flight, sync "
-            "instead of async, or more devices"
+        change = smallest_change(
+            graph,
+            costs,
+            cluster,
+            judge.flow,
+            [one.plan for one, _ in found],
+            lambda number: simple_plans(graph, costs, replace(settings, k=number), watch),
         )
+        raise BalanceError(f"no placement found fits into the memory of its devices: {lacks}; {change}")
     return TimePlan(tuple(forecast for forecast, _ in found), found[0][1])
 
 
@@ -215,7 +221,7 @@ def _first_better(
 
 
 def _is_better(one: Forecast, other: Forecast) -> bool:
-    return one.rank < (bool(other.lacks), other.seconds * (1 - GAIN))
+    return one.rank < (other.lacking_bytes, other.seconds * (1 - GAIN))
 
 
 def _settings_of(made: Placement, layout: Layout) -> Settings:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hyperplace.compiling import micro_batches_for
 from hyperplace.errors import UsageError
+from hyperplace.fitting import fitted
 from hyperplace.steps.lower import lower
 from hyperplace.steps.schedule import schedule
 from hyperplace.steps.simulate import memory, predict
@@ -15,10 +16,13 @@ from hyperplace.values.bench import ASYNC, SYNC
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.forecast import Forecast
 from hyperplace.values.graph import Graph
+from hyperplace.values.memory import PartMemory
 from hyperplace.values.plan import Plan, Settings
 from hyperplace.values.profile import Profile
 from hyperplace.values.program import Program
+from hyperplace.values.recompute import ALL, AUTO, NONE, recomputed, recomputing_as
 from hyperplace.values.schedule import Schedule
+from hyperplace.values.sizes import size
 
 ENOUGH = 0.98  # of the best: fewer mini-batches in flight are worth as much
 LEAST_ROWS = 8  # of a micro-batch: with four, VGG16 takes a quarter longer than its share of work
@@ -28,42 +32,56 @@ _Run = tuple[Schedule, int, int]  # mini-batches in flight, micro-batches
 
 @dataclass(frozen=True)
 class FlowWish:
-    """How plans are to run: how many mini-batches under way at most, and what the optimizer keeps."""
+    """How plans are to run: how many mini-batches under way at most, what the optimizer keeps, what is recomputed.
+
+    `recompute`: auto is as little as the memory of the devices asks for; none, all.
+    """
 
     schedule: str = ASYNC
     in_flight: int | None = None  # the best of several by default
     optimizer: str = "momentum"
+    recompute: str = AUTO
 
     def __post_init__(self) -> None:
         if self.schedule not in (ASYNC, SYNC):
             raise UsageError(f"schedule {self.schedule!r} is unknown; choose one of {ASYNC}, {SYNC}")
         if self.in_flight is not None and self.in_flight < 1:
             raise UsageError(f"in_flight {self.in_flight} is less than 1")
+        if self.recompute not in (AUTO, NONE, ALL):
+            raise UsageError(f"recompute {self.recompute!r} is unknown; choose one of {AUTO}, {NONE}, {ALL}")
 
 
 def forecast(
     graph: Graph, costs: Profile, plan: Plan, cluster: Cluster, flow: FlowWish | None = None, name: str = "plan"
 ) -> Forecast:
-    """Return how a plan is best run on a cluster: with the fewest in flight that are about as fast as any number."""
+    """Return how a plan is best run on a cluster: with the fewest in flight that are about as fast as any number.
+
+    Where that takes more memory than there is, it is the fastest of what fits: fewer in flight, or some segments
+    recomputed.
+    """
     flow = flow or FlowWish()
     cluster.check_parts(plan.settings.k)
     program = lower(graph, plan, costs)
-    runs = _runs(program, cluster, flow, _depths(graph, plan, flow))
+    runs = _runs(program, cluster, flow, _depths(graph, plan, cluster, flow))
     found = [_tried(name, plan, program, cluster, flow, run) for run in runs]
-    fitting = [one for one in found if not one.lacks] or found
+    least = min(one.lacking_bytes for one in found)
+    fitting = [one for one in found if one.lacking_bytes == least]
     best = min(one.seconds for one in fitting)
     return next(one for one in fitting if one.seconds * ENOUGH <= best)
 
 
-def _depths(graph: Graph, plan: Plan, flow: FlowWish) -> list[tuple[int, int]]:
+def _depths(graph: Graph, plan: Plan, cluster: Cluster, flow: FlowWish) -> list[tuple[int, int]]:
     """Return the depths in flight to try, and the micro-batches, fewer first."""
     k = plan.settings.k
     if flow.schedule == ASYNC:
         depths = [flow.in_flight] if flow.in_flight else sorted({1, 2, 3, 4, k, k + 1, 2 * k})
         return [(depth, 1) for depth in depths]
+    is_tight = any(device.memory_bytes is not None for device in cluster.devices)
     least, most = micro_batches_for(graph, plan), max(1, plan.settings.batch // LEAST_ROWS)
     pieces = sorted({1, *(min(number, most) for number in (least, 2 * least) if least > 1)})
-    return [(flow.in_flight or max(4, k), number) for number in pieces]
+    depth = flow.in_flight or max(4, k)
+    fewer = (1, 2) if is_tight and not flow.in_flight else ()
+    return [(one, number) for number in pieces for one in (*(few for few in fewer if few < number), depth)]
 
 
 def _runs(program: Program, cluster: Cluster, flow: FlowWish, depths: Iterable[tuple[int, int]]) -> Iterator[_Run]:
@@ -78,18 +96,31 @@ def _runs(program: Program, cluster: Cluster, flow: FlowWish, depths: Iterable[t
 
 def _tried(name: str, plan: Plan, program: Program, cluster: Cluster, flow: FlowWish, run: _Run) -> Forecast:
     order, in_flight, pieces = run
-    is_sync = flow.schedule == SYNC
-    needed = memory(program, order, optimizer=flow.optimizer)
+    micro_batches = pieces if flow.schedule == SYNC else None
+
+    def needed(program: Program) -> tuple[PartMemory, ...]:
+        words = {"in_flight": in_flight, "micro_batches": micro_batches, "cluster": cluster}
+        return memory(program, order, optimizer=flow.optimizer, **words)
+
+    if flow.recompute == ALL:
+        program = recomputing_as(program, ALL)
+    elif flow.recompute == AUTO:
+        limits = [device.memory_bytes for device in cluster.devices]
+        program = fitted(program, order, limits, lambda one: [part.total for part in needed(one)])
+    parts = needed(program)
+    lacking = _lacking(cluster, [part.total for part in parts])
     return Forecast(
         name,
         plan,
         flow.schedule,
         in_flight,
         pieces,
-        predict(program, order, cluster, micro_batches=pieces if is_sync else None),
-        needed,
+        predict(program, order, cluster, micro_batches=micro_batches),
+        parts,
         alone_seconds(program, cluster),
-        _lacking(cluster, [part.total for part in needed]),
+        recomputed(program),
+        ", ".join(lacking),
+        sum(lacking.values()),
     )
 
 
@@ -105,13 +136,14 @@ def bound_seconds(graph: Graph, costs: Profile, settings: Settings, cluster: Clu
     return 1 / sum(1 / device.seconds(work, costs.unit) for device in devices) if work else 0.0
 
 
-def _lacking(cluster: Cluster, needed: list[int]) -> str:
-    """Say which device has too little memory, and by how much."""
+def _lacking(cluster: Cluster, needed: list[int]) -> dict[str, int]:
+    """Say which devices have too little memory, and by how much."""
+    found: dict[str, int] = {}
     for part, (device, num_bytes) in enumerate(zip(cluster.devices, needed, strict=False)):
         if device.memory_bytes is not None and num_bytes > device.memory_bytes:
-            host = cluster.hosts[cluster.home[part]].name
-            return f"part {part} on {host} lacks {(num_bytes - device.memory_bytes) / 2**20:,.1f} MiB of memory"
-    return ""
+            host, lack = cluster.hosts[cluster.home[part]].name, num_bytes - device.memory_bytes
+            found[f"part {part} on {host} lacks {size(lack)} of memory"] = lack
+    return found
 
 
 def probe(seconds: float = 5.0) -> Cluster | None:

@@ -7,6 +7,7 @@ from hyperplace.report.timeline import timeline_section
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.forecast import Forecast
 from hyperplace.values.prediction import WAYS
+from hyperplace.values.recompute import chosen_text
 from hyperplace.values.sizes import MIB
 
 
@@ -22,7 +23,7 @@ def forecast_document(forecasts: Sequence[Forecast], cluster: Cluster, bound_s: 
         tuple(head),
         (
             Section((table, *notes(_notes()))),
-            Section((busy_table(best),), f"{best.name}, {best.schedule}: {best.prediction.binds}"),
+            Section((busy_table(best), *_recomputed(best)), f"{best.name}, {best.schedule}: {best.prediction.binds}"),
             timeline_section(best.prediction.timeline),
         ),
         table,
@@ -66,6 +67,13 @@ def busy_table(one: Forecast) -> Table:
             Column.numbers("memory", memory, "MiB"),
         )
     )
+
+
+def _recomputed(one: Forecast) -> tuple[Text, ...]:
+    """Say which segments run forward again, where some do."""
+    if not one.recompute:
+        return ()
+    return (Text(f"recomputed for their backward pass, to fit into memory: segments {chosen_text(one.recompute)}"),)
 
 
 def sweep_table(rows: Sequence[tuple[int, str, Forecast]]) -> Table:

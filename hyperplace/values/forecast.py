@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from hyperplace.values.memory import PartMemory
 from hyperplace.values.plan import Plan
 from hyperplace.values.prediction import Prediction
+from hyperplace.values.recompute import Chosen
 
 
 @dataclass(frozen=True)
@@ -19,16 +20,18 @@ class Forecast:
     prediction: Prediction
     memory: tuple[PartMemory, ...]
     one_device_s: float  # a mini-batch on the fastest device alone
-    lacks: str = ""  # which device has not the memory for it, and how much it lacks
+    recompute: Chosen = ()  # the parts and segments that run forward again for their backward pass
+    lacks: str = ""  # which devices have not the memory for it, and how much they lack
+    lacking_bytes: int = 0  # of all devices together
 
     @property
     def seconds(self) -> float:
         return self.prediction.seconds
 
     @property
-    def rank(self) -> tuple[bool, float]:
-        """By which forecasts are compared: what fits into memory first, then what is fastest."""
-        return bool(self.lacks), self.seconds
+    def rank(self) -> tuple[int, float]:
+        """By which forecasts are compared: what fits into memory, or lacks least, first, then what is fastest."""
+        return self.lacking_bytes, self.seconds
 
     @property
     def speed_up(self) -> float:

@@ -66,13 +66,14 @@ class Schedule:
 
     def live(self, part: int) -> int:
         """Return how many mini-batches a part holds activations of at most."""
+        return max(self.lives(part).values(), default=0)
+
+    def lives(self, part: int) -> dict[int, int]:
+        """Return of how many mini-batches at most each segment of a part waits for its backward pass."""
         forward = {a.segment: a.offset for a in self.actions[part] if a.kind == FORWARD}
         backward = {a.segment: a.offset for a in self.actions[part] if a.kind == BACKWARD}
         order = {(a.kind, a.segment): n for n, a in enumerate(self.actions[part])}
-        return max(
-            (backward[s] - forward[s] + (order[FORWARD, s] < order[BACKWARD, s]) for s in forward),
-            default=0,
-        )
+        return {s: backward[s] - forward[s] + (order[FORWARD, s] < order[BACKWARD, s]) for s in forward}
 
     def diff(self, other: "Schedule") -> str:
         """Return what another schedule does differently, line by line; nothing where they are the same."""
