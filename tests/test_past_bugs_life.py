@@ -9,11 +9,12 @@ import sys
 import threading
 import time
 import weakref
+from collections import Counter
 
 import pytest
 import torch
 from handmade import ZIGZAG, batches, squared, state_of
-from interrupts import LIMIT_S, MODES, fault_after, interrupted, make, same, states_of
+from interrupts import LIMIT_S, MODES, fault_after, interrupt, interrupted, make, same, states_of
 from sequences import Sequence
 from torch import nn
 from torch.nn import functional as F
@@ -76,6 +77,41 @@ def test_an_interrupt_anywhere_leaves_whole_updates_and_nobody_waiting(mode, kin
     assert not faults
     assert at > 20 * STRIDE[kind]
     assert num_broken
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("mode", ["async-1", "async-4"])
+def test_no_loss_is_waited_for_that_was_never_handed_out(mode):
+    """Ctrl-C between noting a mini-batch and handing it out: over a network the next call waited for its loss."""
+    at, wanted = 0, Counter()
+    while True:
+        trainer = make(mode)
+        handed_out, asked = set(), Counter()
+
+        def announce(command, handed_out=handed_out):
+            handed_out.add(getattr(getattr(command, "batch", None), "number", None))
+
+        def loss(batch, handed_out=handed_out, asked=asked):
+            asked[batch] += 1
+            assert batch in handed_out
+
+        # What another process would see: of a mini-batch that is announced comes one loss, of others none.
+        trainer._transport.announce, trainer._transport.loss = announce, loss
+        where = interrupt(lambda trainer=trainer: (trainer.step(X, Y), trainer.step(X, Y)), at)
+        try:
+            trainer.flush()
+            trainer.step(X, Y)
+            trainer.predict(X)
+        except TrainingError as fault:
+            assert "interrupted within step" in str(fault), where
+        trainer.close()
+        assert max(asked.values(), default=1) == 1, where
+        wanted += asked
+        at += 1
+        if not where:
+            break
+    assert at > 50
+    assert wanted[1] > 10
 
 
 @pytest.mark.timeout(180)

@@ -158,15 +158,17 @@ class Trainer:
 
     def _enter(self, batch: Batch | None) -> None:
         """Begin a tick, with a new batch or not."""
-        if batch is not None:
-            self._unknown.append((batch.number, self._num_given + 1))
         self._give(Tick(self._tick, batch), is_waited_for=batch is not None)
         self._tick += 1
 
     def _give(self, command: Command, *, is_waited_for: bool = True) -> None:
         self._check_open()
+        # First of all: whatever is noted here of a command that an interrupt keeps from being handed out would be
+        # waited for by the next call, were it not told that this one was broken off.
         self.calls.note_order()
         self._num_given += is_waited_for
+        if isinstance(command, Tick) and command.batch is not None:
+            self._unknown.append((command.batch.number, self._num_given))
         self._transport.announce(command)
         self._crew.give(command)
 

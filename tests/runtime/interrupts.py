@@ -139,19 +139,24 @@ class Interrupter:
 def interrupted(mode: str, at: int, *, opcodes: bool) -> tuple[Trainer, str]:
     """Return a trainer whose caller was interrupted at a point, and where; nowhere, if there is no such point."""
     trainer = make(mode)
+    return trainer, interrupt(lambda: train(trainer), at, opcodes=opcodes)
+
+
+def interrupt(call: Callable[[], object], at: int, *, opcodes: bool = False) -> str:
+    """Interrupt a call at a point, and return where; nowhere, if there is no such point."""
     interrupter = Interrupter(at, opcodes)
     before = sys.gettrace()
 
     gc.disable()  # an interrupt within a finalizer of an earlier trainer would go nowhere
     try:
         sys.settrace(interrupter)
-        train(trainer)
+        call()
     except KeyboardInterrupt:
-        return trainer, interrupter.where
+        return interrupter.where
     finally:
         sys.settrace(before)
         gc.enable()
-    return trainer, ""
+    return ""
 
 
 def fault_after(mode: str, trainer: Trainer, states: list[dict[str, torch.Tensor]]) -> str:
