@@ -1,0 +1,89 @@
+"""The pace of a program on a cluster: which actions wait for which, over which route, and what each card carries."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
+
+from hyperplace.values.cluster import Cluster
+from hyperplace.values.derived.actions import Node, Parcel, durations, needs_of, parcels_of
+from hyperplace.values.derived.traffic import card_seconds, seconds
+from hyperplace.values.pace import CardLoad, Link, Pace, Route
+from hyperplace.values.prediction import WAYS
+from hyperplace.values.program import Program
+
+Pair = tuple[int, int]  # of hosts
+
+
+def pace_of(program: Program, cluster: Cluster) -> Pace:
+    """Return what bounds the period of the asynchronous schedule on a cluster."""
+    needs, parcels = needs_of(program), parcels_of(program)
+    order = tuple(TopologicalSorter({node: sorted(needs[node]) for node in sorted(needs)}).static_order())
+    work = seconds(program, durations(program, needs), cluster)
+    number = {node: place for place, node in enumerate(order)}
+    routes = _Routes(cluster)
+    links = {Link(number[need], number[node]) for node in order for need in needs[node]}
+    links |= set(_links([one for one in parcels if one.weight is None], number, routes))
+    returns = set(_links([one for one in parcels if one.weight is not None], number, routes))
+    return Pace(
+        parts=tuple(node[0] for node in order),
+        work_s=tuple(work[node] for node in order),
+        network_s=tuple(_network_seconds(parcels, part, cluster) for part in range(len(program.parts))),
+        routes=tuple(routes.found),
+        links=tuple(sorted(links)),
+        returns=tuple(sorted(returns)),
+        cards=tuple(
+            CardLoad(f"{cluster.hosts[host].name}'s card, {WAYS[way]}", time)
+            for (host, way), time in sorted(card_seconds(parcels, cluster).items())
+        ),
+    )
+
+
+class _Routes:
+    """The routes between hosts that are in use, each once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._numbers: dict[Pair, int] = {}
+        self.found: list[Route] = []
+
+    def between(self, source: int, target: int) -> int:
+        """Return the number of the route from one part to another."""
+        pair = self._cluster.home[source], self._cluster.home[target]
+        if pair not in self._numbers:
+            self._numbers[pair] = len(self.found)
+            here, there = (self._cluster.hosts[host] for host in pair)
+            rate = min(here.out_rate, there.in_rate) if here is not there else here.inside_rate
+            latency = self._cluster.lag(source, target, 0)
+            self.found.append(Route(latency, 1 / rate, here is not there))
+        return self._numbers[pair]
+
+
+def _links(parcels: Iterable[Parcel], number: dict[Node, int], routes: _Routes) -> Iterator[Link]:
+    """Yield what every action waits for of every other one.
+
+    Parcels that go together share a card, and the last of them comes when all are through; within a host each goes by
+    itself. Of those that go while their maker still works, the first departure with all bytes is a bound, and so is the
+    last one with its own.
+    """
+    sent: dict[tuple[Node, Node], list[Parcel]] = defaultdict(list)
+    for parcel in parcels:
+        for taker in parcel.takers:
+            sent[parcel.maker, taker].append(parcel)
+    for (maker, taker), some in sent.items():
+        ends, route = (number[maker], number[taker]), routes.between(maker[0], taker[0])
+        last = min(some, key=lambda one: (one.left, -one.num_bytes))
+        yield Link(*ends, route, last.num_bytes, last.left)
+        if routes.found[route].is_network:
+            yield Link(*ends, route, sum(one.num_bytes for one in some), max(one.left for one in some))
+
+
+def _network_seconds(parcels: Iterable[Parcel], part: int, cluster: Cluster) -> float:
+    """Return what a part's device does for the network, for a mini-batch."""
+    home, host = cluster.home, cluster.hosts[cluster.home[part]]
+    total = 0.0
+    for parcel in parcels:
+        source, target = parcel.maker[0], parcel.takers[0][0]
+        if home[source] != home[target]:
+            total += parcel.num_bytes * host.send_s_per_byte * (source == part)
+            total += parcel.num_bytes * host.receive_s_per_byte * (target == part)
+    return total
