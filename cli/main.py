@@ -27,6 +27,7 @@ from .partition import partition
 from .probe import probe
 from .profile import profile
 from .replan import replan
+from .report import report
 from .simulate import simulate
 from .terminal import INTERRUPTED
 from .train import train
@@ -56,7 +57,21 @@ def _speaking(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (partition, profile, generate, check, train, bench, export, compare, models, probe, replan, explain):
+for _command in (
+    partition,
+    profile,
+    generate,
+    check,
+    train,
+    bench,
+    export,
+    compare,
+    models,
+    probe,
+    replan,
+    explain,
+    report,
+):
     app.command(_command.__name__)(_speaking(_command))
 app.command("simulate", context_settings={"allow_extra_args": True})(_speaking(simulate))
 app.command("launch", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_speaking(launch))

@@ -32,7 +32,7 @@ from hyperplace.steps.emit import emit
 from hyperplace.steps.schedule import schedule
 from hyperplace.steps.simulate import dry_run, memory, predict, simulate
 from hyperplace.time_search import TimePlan, methods, place_by_time, run_by_time, sweep
-from hyperplace.timing import FlowWish, bound_seconds, forecast, probe
+from hyperplace.timing import FlowWish, bound_seconds, forecast, outlook, probe
 from hyperplace.values.comparison import METHOD_NAMES
 from hyperplace.values.plan import Plan
 from hyperplace.values.program import Program
@@ -67,6 +67,7 @@ __all__ = [
     "memory",
     "methods",
     "micro_batches_for",
+    "outlook",
     "partition",
     "place",
     "place_by_time",

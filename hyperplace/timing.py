@@ -4,7 +4,7 @@ Plan + Cluster -> lower -> schedule -> simulate -> Forecast
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hyperplace.compiling import micro_batches_for
 from hyperplace.errors import UsageError
@@ -14,7 +14,8 @@ from hyperplace.steps.schedule import schedule
 from hyperplace.steps.simulate import memory, predict
 from hyperplace.values.bench import ASYNC, SYNC
 from hyperplace.values.cluster import Cluster
-from hyperplace.values.forecast import Forecast
+from hyperplace.values.derived.pacing import pace_of
+from hyperplace.values.forecast import Forecast, Outlook
 from hyperplace.values.graph import Graph
 from hyperplace.values.memory import PartMemory
 from hyperplace.values.plan import Plan, Settings
@@ -25,6 +26,7 @@ from hyperplace.values.schedule import Schedule
 from hyperplace.values.sizes import size
 
 ENOUGH = 0.98  # of the best: fewer mini-batches in flight are worth as much
+ASSUMED_FLOPS_PER_S = 1e11  # of a device of which nothing is said: some cores of a CPU
 LEAST_ROWS = 8  # of a micro-batch: with four, VGG16 takes a quarter longer than its share of work
 
 _Run = tuple[Schedule, int, int]  # mini-batches in flight, micro-batches
@@ -68,6 +70,31 @@ def forecast(
     fitting = [one for one in found if one.lacking_bytes == least]
     best = min(one.seconds for one in fitting)
     return next(one for one in fitting if one.seconds * ENOUGH <= best)
+
+
+def outlook(graph: Graph, plan: Plan, cluster: Cluster, in_flight: int = 4) -> Outlook:
+    """Return what a plan takes on a cluster with so many in flight, going by the costs it was made with."""
+    flow = FlowWish(ASYNC, in_flight)
+    cluster.check_parts(plan.settings.k)
+    program = lower(graph, plan)
+    known, assumed = _with_flops(cluster) if program.unit == "flops" else (cluster, "")
+    (run,) = _runs(program, known, flow, [(in_flight, 1)])
+    found = _tried("plan", plan, program, known, flow, run)
+    return Outlook(found, known, pace_of(program, known), assumed)
+
+
+def _with_flops(cluster: Cluster) -> tuple[Cluster, str]:
+    """Return the cluster with FLOPs a second for every device, and what was assumed for that."""
+    if all(device.flops_per_s for device in cluster.devices):
+        return cluster, ""
+    hosts = tuple(
+        replace(host, devices=tuple(replace(d, flops_per_s=d.flops_per_s or ASSUMED_FLOPS_PER_S) for d in host.devices))
+        for host in cluster.hosts
+    )
+    return Cluster(hosts), (
+        f"the plan counts FLOPs, and the cluster does not say how many a device does: {ASSUMED_FLOPS_PER_S / 1e9:g} "
+        "GFLOP a second are assumed"
+    )
 
 
 def _depths(graph: Graph, plan: Plan, cluster: Cluster, flow: FlowWish) -> list[tuple[int, int]]:

@@ -21,9 +21,16 @@ def part_color(part: int, num_parts: int) -> str:
 
 
 def text_color(color: str) -> str:
-    """Return black or white, whichever can be read on the colour."""
-    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
-    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
+    """Return black or white, whichever has more contrast to the colour: 4.5 at least, as WCAG counts it."""
+    bright = _luminance(color)
+    return "#000000" if (bright + 0.05) / 0.05 > 1.05 / (bright + 0.05) else "#ffffff"
+
+
+def _luminance(color: str) -> float:
+    """Return how bright a colour is, 0 .. 1."""
+    shares = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return sum(weight * share for weight, share in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def part_character(part: int) -> str:

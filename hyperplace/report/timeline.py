@@ -90,7 +90,7 @@ def timeline_figure(timeline: Timeline) -> "Picture":
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Picture
 
-    shown = _window(timeline)
+    shown = middle_of(timeline)
     height = min(max(2.9, 1.7 + 0.5 * timeline.num_parts), 24)
     figure = Picture(figsize=(WIDTH_INCHES, height), layout="constrained")
     FigureCanvasAgg(figure)
@@ -103,7 +103,7 @@ def timeline_figure(timeline: Timeline) -> "Picture":
     return figure
 
 
-def _window(timeline: Timeline) -> Timeline:
+def middle_of(timeline: Timeline) -> Timeline:
     """Return what is drawn: all of it, or as much from the middle as a few mini-batches take."""
     num_batches, num_events = len(timeline.batches), len(timeline.events)
     if num_batches <= MOST_BATCHES and num_events <= MOST_EVENTS:

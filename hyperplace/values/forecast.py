@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from hyperplace.values.cluster import Cluster
 from hyperplace.values.memory import PartMemory
+from hyperplace.values.pace import Pace
 from hyperplace.values.plan import Plan
 from hyperplace.values.prediction import Prediction
 from hyperplace.values.recompute import Chosen
@@ -41,3 +43,13 @@ class Forecast:
     @property
     def images_per_s(self) -> float:
         return self.plan.settings.batch / self.seconds
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """A plan on a cluster: what it is predicted to take there, and what bounds that on other networks and devices."""
+
+    forecast: Forecast
+    cluster: Cluster
+    pace: Pace
+    assumed: str = ""  # what nobody has said of the cluster

@@ -21,6 +21,21 @@ def transfers(layers: Sequence[PlannedLayer], settings: Settings) -> tuple[Trans
     return tuple(message for layer in layers for message in _transfers(layer, needs[layer.name]))
 
 
+def crossings(layers: Sequence[PlannedLayer], settings: Settings) -> dict[tuple[str, str], int]:
+    """Return for every layer and each that reads it the bytes that parts read and do not own.
+
+    What several layers read on one part is sent to it once, and counted here for each.
+    """
+    layer_of = {layer.name: layer for layer in layers}
+    found: dict[tuple[str, str], int] = {}
+    for reader in layers:
+        needs: Needs = {run.layer: {} for reading in reader.facts.readings for run in reading.runs}
+        _add_needs(reader, settings, needs)
+        for name, some in needs.items():
+            found[name, reader.name] = sum(message.num_bytes for message in _transfers(layer_of[name], some))
+    return found
+
+
 def _add_needs(layer: PlannedLayer, settings: Settings, needs: Needs) -> None:
     for number, reading in enumerate(layer.facts.readings):
         for channels, readers in _readers(layer, settings, number).items():

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hyperplace.values.derived.shards import has_kernels
 from hyperplace.values.partition import balance_limit
-from hyperplace.values.plan import Metrics, PartMetrics, Plan, PlannedLayer
+from hyperplace.values.plan import Metrics, PartMetrics, Plan, PlannedLayer, Settings
 from hyperplace.values.ranges import Ranges, count, union
 
 Amounts = Counter[int]  # of each part
@@ -36,10 +36,9 @@ def metrics(plan: Plan) -> Metrics:
 def _parts(plan: Plan) -> tuple[PartMetrics, ...]:
     work, held, saved = Amounts(), Amounts(), Amounts()
     for layer in plan.layers:
-        cells, kernels = _cells(layer), _kernels(layer) if has_kernels(layer, plan.settings) else Amounts()
+        cells, kernels = _cells(layer), _kernels(layer, plan.settings)
         kernel_bytes = layer.facts.kernel_bytes if kernels else 0
-        work.update(_shared(layer.work.total, cells, layer.num_filters * plan.settings.batch))
-        work.update(_shared(layer.kernel_work.total, kernels, kernels.total()))
+        work.update(work_of(layer, plan.settings))
         held.update(_shared(layer.facts.parameter_bytes - kernel_bytes, _filters(layer), layer.num_filters))
         held.update(_shared(kernel_bytes, kernels, kernels.total()))
         saved.update({part: count * layer.facts.saved_bytes for part, count in cells.items()})
@@ -53,6 +52,14 @@ def _parts(plan: Plan) -> tuple[PartMetrics, ...]:
     memory = held + held + kept
     columns = (work, held, kept, memory, sent, received, num_sent, num_received)
     return tuple(PartMetrics(*(column[part] for column in columns)) for part in range(plan.settings.k))
+
+
+def work_of(layer: PlannedLayer, settings: Settings) -> Amounts:
+    """Return what each part does of a layer's work."""
+    work, kernels = Amounts(), _kernels(layer, settings)
+    work.update(_shared(layer.work.total, _cells(layer), layer.num_filters * settings.batch))
+    work.update(_shared(layer.kernel_work.total, kernels, kernels.total()))
+    return work
 
 
 def _cells(layer: PlannedLayer) -> Amounts:
@@ -71,10 +78,10 @@ def _filters(layer: PlannedLayer) -> Amounts:
     return Amounts({part: count(union(filters)) for part, filters in pieces.items()})
 
 
-def _kernels(layer: PlannedLayer) -> Amounts:
-    """Return how many kernels, filter by channel, each part computes."""
+def _kernels(layer: PlannedLayer, settings: Settings) -> Amounts:
+    """Return how many kernels, filter by channel, each part computes where they lie as they please."""
     kernels = Amounts()
-    for shard in layer.shards:
+    for shard in layer.shards if has_kernels(layer, settings) else ():
         kernels[shard.part] += count(shard.filters) * count(shard.channels)
     return kernels
 

@@ -1,0 +1,63 @@
+"""Plans of real models for pages, each made once, and names that would do harm if anything took them for markup."""
+
+import json
+from functools import cache
+
+from hyperplace import api
+from hyperplace.files.plan import parse_plan, plan_text
+from hyperplace.models import load_model
+from hyperplace.report.page import Subject
+from hyperplace.values.cluster import Cluster, Device, Host, parse_cluster
+from hyperplace.values.plan import Settings
+from hyperplace.values.timeline import Event, Timeline
+
+HOSTILE = (
+    "</script><img src=x onerror=window.hacked=1>",
+    '"><svg onload=window.hacked=1>',
+    "'-window.hacked=1-'",
+    "<!--<script>window.hacked=1",
+    "&lt;b&gt;\u2028 {{7*7}} ${window.hacked=1}",
+)
+MADE = {
+    "vgg16": (4, "hybrid", "local"),
+    "vgg16 other": (4, "coarse", "incremental"),
+    "resnet50": (8, "hybrid", "local"),
+    "lenet5": (2, "coarse", "layerwise"),
+}
+
+
+@cache
+def placement(name):
+    k, grain, partitioner = MADE[name]
+    model = name.split()[0]
+    loaded = load_model(model, ((3, 64, 64),) if model != "lenet5" else None, device="meta")
+    settings = Settings(model=model, k=k, imbalance=0.1, grain=grain, partitioner=partitioner, costs="flops", batch=16)
+    return api.run(loaded.module, loaded.sample, settings, watch=api.Watch(2.0))
+
+
+@cache
+def subject(name):
+    made = placement(name)
+    cluster = parse_cluster(f"{made.plan.settings.k}x1@1gbit,0.1ms")
+    return Subject(made.plan, api.outlook(made.graph, made.plan, cluster))
+
+
+@cache
+def hostile_subject():
+    """Return a plan whose model, layers, kinds and hosts are called what nobody would call them."""
+    made = placement("lenet5")
+    text = plan_text(made.plan)
+    names = [layer.name for layer in made.plan.layers]
+    for name, bad in zip(names, HOSTILE, strict=False):
+        for key in ("name", "layer"):
+            text = text.replace(f'"{key}": {json.dumps(name)}', f'"{key}": {json.dumps(bad)}')
+    text = text.replace('"model": "lenet5"', f'"model": {json.dumps(HOSTILE[0])}')
+    text = text.replace('"kind": "conv2d"', f'"kind": {json.dumps(HOSTILE[1])}')
+    plan = parse_plan(text, "hostile")
+    hosts = tuple(Host(bad, (Device(memory_bytes=10**6),), 1e6, 1e6) for bad in HOSTILE[:2])
+    outlook = api.outlook(made.graph, made.plan, Cluster(hosts))
+    return Subject(plan, outlook)
+
+
+def hostile_timeline():
+    return Timeline(2, tuple(Event(n % 2, "forward", bad, n, 10.0 * n, 10.0 * n + 5) for n, bad in enumerate(HOSTILE)))

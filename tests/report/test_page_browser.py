@@ -1,0 +1,299 @@
+"""Pages in a real browser: every interaction, the sliders against Python, no error, no request, and for everybody.
+
+They need Chromium and its driver (Debian: apt-get install chromium chromium-driver), and axe-core, which npm fetches.
+"""
+
+import json
+import random
+import shutil
+import subprocess
+from collections import Counter
+from xml.etree import ElementTree
+
+import pytest
+from page_examples import HOSTILE, hostile_subject, hostile_timeline, placement, subject
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from hyperplace.files.timeline import parse_trace
+from hyperplace.report.page import plan_page
+from hyperplace.values.derived.messages import crossings
+from hyperplace.values.pace import Change, bound
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+AXE = "axe-core@4.10.3"
+
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="needs a browser: apt-get install chromium chromium-driver"
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for word in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--window-size=1300,1000",
+    ):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options, Service(DRIVER))
+    driver.set_page_load_timeout(60)
+    driver.set_script_timeout(60)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def shown(browser, tmp_path):
+    """Return a function that opens a page; afterwards it has said and fetched nothing."""
+
+    def show(page, **features):
+        path = tmp_path / "page.html"
+        path.write_text(page, encoding="utf-8")
+        chosen = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": chosen})
+        browser.get(path.as_uri())
+        return browser
+
+    browser.get_log("performance")
+    yield show
+    assert browser.get_log("browser") == []
+    events = [json.loads(line["message"])["message"] for line in browser.get_log("performance")]
+    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def all_of(browser, selector):
+    return browser.find_elements(By.CSS_SELECTOR, selector)
+
+
+def click(browser, selector):
+    browser.execute_script("document.querySelector(arguments[0]).click()", selector)
+
+
+def node(browser, key):
+    return browser.execute_script(
+        "return [...document.querySelectorAll('#network [data-key]')].find((one) => one.dataset.key === arguments[0])",
+        key,
+    )
+
+
+def press(browser, element, key):
+    browser.execute_script("arguments[0].focus()", element)
+    element.send_keys(key)
+
+
+@pytest.mark.parametrize("name", ["vgg16", "resnet50"])
+def test_the_network_folds_follows_and_tells(shown, name):
+    plan = placement(name).plan
+    page = shown(plan_page(subject(name)))
+    num_items = page.execute_script("return DATA.network.items.length")
+    click(page, "[data-act=unfold]")
+    assert len(all_of(page, "#network .node")) == len(plan.layers)
+    # Every layer has the colours of its owners, and every line the bytes that cross.
+    parts_of = page.execute_script(
+        "return [...document.querySelectorAll('#network .node')].map((one) => [one.dataset.key, "
+        "[...one.querySelectorAll('[data-part]')].map((rect) => Number(rect.dataset.part))])"
+    )
+    owners = {layer.name: sorted({owner.part for owner in layer.owners}) for layer in plan.layers}
+    assert {key: sorted(set(parts)) for key, parts in parts_of} == owners
+    drawn = page.execute_script(
+        "return [...document.querySelectorAll('.edge')].map((one) => Number(one.dataset.bytes))"
+    )
+    assert Counter(drawn) == Counter(crossings(plan.layers, plan.settings).values())
+    num_hatched = len(all_of(page, "#network .hatch"))
+    assert num_hatched == sum(owner.rows != (0, 16) for layer in plan.layers for owner in layer.owners)
+    # A layer is followed forward and back.
+    middle = plan.layers[len(plan.layers) // 2]
+    page.execute_script("arguments[0].dispatchEvent(new MouseEvent('click'))", node(page, middle.name))
+    assert node(page, middle.name).get_attribute("aria-pressed") == "true"
+    dim = {one.get_attribute("data-key") for one in all_of(page, "#network .node.dim")}
+    assert dim == {layer.name for layer in plan.layers} - related(plan, middle.name)
+    press(page, node(page, middle.name), Keys.ESCAPE)
+    assert not all_of(page, "#network .dim")
+    # Whoever comes by keyboard reads the same.
+    press(page, node(page, plan.layers[1].name), Keys.ARROW_DOWN)
+    detail = page.find_element(By.CSS_SELECTOR, "#network .detail").text
+    focused = page.execute_script("return document.activeElement.dataset.key")
+    assert focused not in (None, plan.layers[1].name)
+    assert all(word in detail for word in (focused.removesuffix(" unfolded"),))
+    press(page, node(page, plan.layers[2].name), Keys.NULL)
+    detail = page.find_element(By.CSS_SELECTOR, "#network .detail").text
+    assert all(word in detail for word in ("why", "filters", "work of part", "ms", "output", "crosses"))
+    click(page, "[data-act=fold]")
+    assert len(all_of(page, "#network .node")) == num_items
+    block = all_of(page, "#network .node.block")[0]
+    key = block.get_attribute("data-key")
+    press(page, block, Keys.ENTER)
+    assert node(page, key) is None
+    press(page, node(page, f"{key} unfolded"), Keys.ENTER)
+    assert node(page, key).get_attribute("aria-expanded") == "false"
+    picture = page.execute_script("return standalone(document.querySelector('#network svg'))")
+    assert ElementTree.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def related(plan, name):
+    """Return the layers before and after one."""
+    edges = crossings(plan.layers, plan.settings)
+    found = {name}
+    for order, (near, far) in ((plan.layers, (0, 1)), (plan.layers[::-1], (1, 0))):
+        way = {name}
+        for layer in order:
+            if any(pair[far] == layer.name and pair[near] in way for pair in edges):
+                way.add(layer.name)
+        found |= way
+    return found
+
+
+@pytest.mark.parametrize("name", ["vgg16", "resnet50"])
+def test_sliders_say_what_python_says(shown, name):
+    page = shown(plan_page(subject(name)))
+    pace, draw, binding = subject(name).outlook.pace, random.Random(1), set()
+    for _ in range(50):
+        wanted = {
+            "bandwidth": draw.uniform(-6, 6),
+            "latency": draw.uniform(0, 20),
+            "speed": draw.uniform(-4, 4),
+            "in_flight": draw.randint(1, 32),
+        }
+        set_to, seconds, binds = page.execute_script(
+            "for (const [name, value] of Object.entries(arguments[0])) {"
+            "  const slider = document.getElementById(`slide-${name}`); slider.value = value;"
+            "  slider.dispatchEvent(new Event('input')); }"
+            "const told = document.querySelector('#what-if .told');"
+            "return [Object.fromEntries(Object.keys(arguments[0]).map((name) => [name,"
+            "  Number(document.getElementById(`slide-${name}`).value)])), told.dataset.seconds, told.dataset.binds]",
+            wanted,
+        )
+        assert all(abs(set_to[one] - wanted[one]) <= 0.006 for one in wanted)
+        change = Change(
+            2 ** set_to["bandwidth"], set_to["latency"] / 1e3, 2 ** set_to["speed"], int(set_to["in_flight"])
+        )
+        found = bound(pace, change)
+        assert float(seconds) == pytest.approx(found.seconds, rel=1e-6)
+        assert dict(found.candidates)[binds] == pytest.approx(found.seconds, rel=1e-9)
+        binding.add(binds)
+    assert len(binding) >= 3, "the positions do not try much"
+    click(page, "[data-act=reset]")
+    told = page.find_element(By.CSS_SELECTOR, "#what-if .told")
+    assert float(told.get_attribute("data-seconds")) == pytest.approx(bound(pace, Change(in_flight=4)).seconds)
+
+
+def test_timelines_zoom_and_a_mini_batch_is_followed(shown):
+    made = subject("vgg16").outlook.forecast.prediction.timeline
+    page = shown(plan_page(subject("vgg16"), measured=made))
+    pictures = all_of(page, "#timelines svg.events")
+    assert [one.get_attribute("aria-label").split()[0] for one in pictures] == ["measured", "predicted"]
+    before = len(all_of(page, "#timelines .event"))
+    assert before == page.execute_script("return 2 * DATA.timelines[0].events.length")
+    for _ in range(3):
+        click(page, "#timelines [data-act=in]")
+    assert 0 < len(all_of(page, "#timelines .event")) < before
+    press(page, pictures[0], "0")
+    assert len(all_of(page, "#timelines .event")) == before
+    batches = page.execute_script("return DATA.timelines[0].events.map((event) => event[3])")
+    batch = sorted(set(batches))[len(set(batches)) // 2]  # at the ends a mini-batch is cut off
+    first = page.find_element(By.CSS_SELECTOR, f"#timelines .event[data-batch='{batch}']")
+    page.execute_script("arguments[0].dispatchEvent(new MouseEvent('click'))", first)
+    followed = all_of(page, "#timelines .event:not(.dim)")
+    assert {int(one.get_attribute("data-batch")) for one in followed} == {batch}
+    assert len(all_of(page, "#timelines .thread")) == 2
+    assert page.find_element(By.CSS_SELECTOR, "#timelines select").get_attribute("value") == str(batch)
+    parts = {one.get_attribute("y") for one in followed}
+    assert len(parts) == made.num_parts
+    text = page.execute_script("return JSON.stringify(trace(DATA.timelines[1], DATA.kinds))")
+    again = parse_trace(text, "page")
+    assert len(again.events) == before // 2
+    assert {event.name for event in again.events} <= {event.name for event in made.events}
+
+
+def filtered(page, field):
+    """Return the rows that a filter leaves."""
+    return page.execute_script(
+        "return [...arguments[0].parentElement.nextElementSibling.querySelectorAll('tbody tr:not([hidden])')]"
+        ".map((row) => row.textContent)",
+        field,
+    )
+
+
+def test_tables_sort_filter_and_go_out_as_csv(shown):
+    page = shown(plan_page(subject("vgg16"), against=subject("vgg16 other")))
+
+    table = "document.querySelector('table')"
+    work = page.execute_script(f"return [...{table}.tBodies[0].rows].map((row) => Number(row.cells[2].dataset.value))")
+    for wanted in (sorted(work), sorted(work, reverse=True)):
+        page.execute_script(f"{table}.querySelectorAll('th button')[2].click()")
+        now = page.execute_script(
+            f"return [...{table}.tBodies[0].rows].map((row) => Number(row.cells[2].dataset.value))"
+        )
+        assert now == wanted
+    assert page.execute_script(f"return {table}.querySelectorAll('th')[2].getAttribute('aria-sort')") == "descending"
+    lines = page.execute_script(f"return csv({table})").splitlines()
+    assert lines[0].split(",")[:3] == ["part", "host", "work %"]
+    assert sorted(float(line.split(",")[2]) for line in lines[1:]) == sorted(work)
+    field = all_of(page, "input[type=search]")[-1]
+    field.send_keys("conv_is_not_there")
+    assert filtered(page, field) == []
+    page.execute_script("arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input'))", field)
+    every = filtered(page, field)
+    assert every
+    field.send_keys(every[-1])
+    assert filtered(page, field) == [name for name in every if every[-1] in name]
+    assert len(all_of(page, "#network .plane.other")) == len(placement("vgg16").plan.layers)
+
+
+def test_hostile_names_are_shown_and_do_nothing(shown):
+    page = shown(plan_page(hostile_subject(), measured=hostile_timeline(), against=hostile_subject(), remarks=HOSTILE))
+    for one in all_of(page, "#network [data-key]"):
+        press(page, one, Keys.NULL)
+    for one in all_of(page, "#timelines .event")[:5]:
+        page.execute_script("arguments[0].dispatchEvent(new MouseEvent('mouseenter'))", one)
+    assert page.execute_script("return typeof window.hacked") == "undefined"
+    assert all_of(page, "img") == []
+    assert HOSTILE[0] in page.execute_script("return document.body.innerText")
+    # The same on purpose: the policy itself stops a handler and a script that were smuggled in.
+    page.execute_script(
+        "const made = document.createElement('div'); document.body.append(made);"
+        "made.innerHTML = '<p onclick=\"window.hacked=1\"></p>'; made.firstChild.click();"
+        "const script = document.createElement('script'); script.textContent = 'window.hacked=1'; made.append(script)"
+    )
+    assert page.execute_script("return typeof window.hacked") == "undefined"
+    refused = page.get_log("browser")
+    assert refused
+    assert all("Content Security Policy" in line["message"] for line in refused)
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("axe")
+    if not shutil.which("npm"):
+        pytest.skip("needs npm to fetch axe-core: apt-get install npm")
+    command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), AXE]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    if ran.returncode:
+        pytest.skip(f"npm cannot fetch {AXE}: {(ran.stderr or ran.stdout)[-200:]}")
+    return (folder / "node_modules/axe-core/axe.min.js").read_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(shown, axe, scheme):
+    made = subject("vgg16").outlook.forecast.prediction.timeline
+    page = shown(
+        plan_page(subject("vgg16"), measured=made, against=subject("vgg16 other")), prefers_color_scheme=scheme
+    )
+    page.execute_script(axe)
+    found = page.execute_async_script("axe.run().then(arguments[0])")
+    serious = [
+        (one["id"], one["impact"], [where["html"][:120] for where in one["nodes"]][:3])
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+    assert len(found["passes"]) > 15
