@@ -1,7 +1,7 @@
 """`hyperplace bench`: how fast a model trains, unsplit and by every kind of plan."""
 
 import json as json_text
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -106,7 +106,7 @@ def bench(
     _written(measured, folder, is_json=json)
 
 
-def _check_options(hosts: int | None, k: int | None, of_hosts: dict[str, object]) -> None:
+def _check_options(hosts: int | None, k: int | None, of_hosts: Mapping[str, object]) -> None:
     """Refuse what is for hosts where there are none, and a k that contradicts them."""
     if hosts is None:
         if given := [name for name, value in of_hosts.items() if value is not None]:

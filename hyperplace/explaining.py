@@ -96,6 +96,9 @@ def _on_part(plan: Plan, layer: PlannedLayer, part: int) -> PlannedLayer:
         return replace(layer, owners=(owner,), shards=())
     if layer.facts.readings[0].reads != Reads.GROUP:
         num_groups = 1
-    sizes = layer.num_filters // num_groups, layer.num_channels // num_groups
-    pieces = [[((g * size, (g + 1) * size),) for size in sizes] for g in range(num_groups)]
-    return replace(layer, owners=(owner,), shards=tuple(Shard(part, *piece, rows) for piece in pieces))
+    filters, channels = layer.num_filters // num_groups, layer.num_channels // num_groups
+    shards = (
+        Shard(part, ((g * filters, (g + 1) * filters),), ((g * channels, (g + 1) * channels),), rows)
+        for g in range(num_groups)
+    )
+    return replace(layer, owners=(owner,), shards=tuple(shards))

@@ -126,8 +126,14 @@ def _tried(name: str, plan: Plan, program: Program, cluster: Cluster, flow: Flow
     micro_batches = pieces if flow.schedule == SYNC else None
 
     def needed(program: Program) -> tuple[PartMemory, ...]:
-        words = {"in_flight": in_flight, "micro_batches": micro_batches, "cluster": cluster}
-        return memory(program, order, optimizer=flow.optimizer, **words)
+        return memory(
+            program,
+            order,
+            optimizer=flow.optimizer,
+            in_flight=in_flight,
+            micro_batches=micro_batches,
+            cluster=cluster,
+        )
 
     if flow.recompute == ALL:
         program = recomputing_as(program, ALL)

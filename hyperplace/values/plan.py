@@ -177,7 +177,7 @@ class PlannedLayer:
     @property
     def parts(self) -> frozenset[int]:
         """The parts that have or compute any of it."""
-        return frozenset(piece.part for piece in (*self.owners, *self.shards))
+        return frozenset([*(owner.part for owner in self.owners), *(shard.part for shard in self.shards)])
 
     @cached_property
     def row_edges(self) -> tuple[int, ...]:
