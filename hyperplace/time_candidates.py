@@ -1,4 +1,4 @@
-"""Placements that the simulation may judge: Graph + Profile + Cluster -> named Placements, the quickly made first.
+"""Placements that the simulation may judge: Graph + Profile + Cluster -> named Placements.
 
 Everything on one device, pipelines of stages, the baselines, and what searches find from tight to loose in the balance
 of work, each device with work in proportion to its speed.
@@ -29,10 +29,10 @@ BASELINES = (LAYERWISE, INCREMENTAL, DATA_PARALLEL)
 SEARCH_SHARE = 0.6  # of the time, for searches
 
 
-def candidates(
-    graph: Graph, costs: Profile, settings: Settings, cluster: Cluster, watch: Watch
+def made_candidates(
+    graph: Graph, costs: Profile, settings: Settings, cluster: Cluster
 ) -> Iterator[tuple[str, Placement]]:
-    """Yield placements with the name of what made them."""
+    """Yield what needs no search, with the name of what made it."""
     speeds = [device.speed for device in cluster.devices[: settings.k]]
     for part in dict.fromkeys([int(np.argmax(speeds)), *(part for _, part in settings.pins.parts)]):
         yield "one device", _on_one(graph, costs, settings, part)
@@ -41,12 +41,18 @@ def candidates(
     for name, layout in staged_layouts(graph, costs, settings, cluster):
         if all(bond.holds_in(layout) for bond in bonds):
             yield f"stages {name}", settled(graph, costs, layout, loose)
+    for name, grain, partitioner in BASELINES:
+        yield from placements(graph, costs, replace(loose, grain=grain, partitioner=partitioner), name, Watch(), None)
+
+
+def searched_candidates(
+    graph: Graph, costs: Profile, settings: Settings, cluster: Cluster, watch: Watch
+) -> Iterator[tuple[str, Placement]]:
+    """Yield what searches find, with their names."""
+    speeds = [device.speed for device in cluster.devices[: settings.k]]
     searches = [(grain, imbalance) for imbalance in IMBALANCES for grain in GRAINS]
     limit_s = SEARCH_SHARE * watch.time_limit_s / len(searches)
     each = replace(watch, time_limit_s=limit_s, on_left_out=lambda what: None)
-    for name, grain, partitioner in BASELINES:
-        own = replace(loose, grain=grain, partitioner=partitioner)
-        yield from placements(graph, costs, own, name, each, None)
     for grain, imbalance in searches:
         own = replace(settings, grain=grain, partitioner="auto", imbalance=imbalance)
         limit = Capacities.shared(speeds, imbalance)

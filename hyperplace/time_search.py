@@ -21,7 +21,14 @@ from hyperplace.planning import OnLayer, Placement, checked_profile, graph_for, 
 from hyperplace.remedies import smallest_change
 from hyperplace.search import UNWATCHED, OnProgress, Watch
 from hyperplace.steps.place import place
-from hyperplace.time_candidates import any_imbalance, candidates, placements, settled, simple_plans
+from hyperplace.time_candidates import (
+    any_imbalance,
+    made_candidates,
+    placements,
+    searched_candidates,
+    settled,
+    simple_plans,
+)
 from hyperplace.time_moves import ROWS_FIRST, Splits, neighbours
 from hyperplace.time_swaps import swapped
 from hyperplace.timing import FlowWish, forecast
@@ -138,13 +145,14 @@ class _Judge:
 def _judged(
     judge: _Judge, settings: Settings, is_over: Callable[[], bool], watch: Watch
 ) -> Iterator[tuple[Forecast, Placement]]:
-    """Yield candidates with what they take, as long as there is time."""
-    for name, made in candidates(judge.graph, judge.costs, settings, judge.cluster, watch):
-        found = judge(name, made.plan)
-        watch.on_progress(f"{name}: {found.seconds:.4g} s")
-        yield found, made
+    """Yield candidates with what they take: all that need no search, and the others as long as there is time."""
+    words = judge.graph, judge.costs, settings, judge.cluster
+    for name, made in made_candidates(*words):
+        yield judge(name, made.plan), made
+    for name, made in searched_candidates(*words, watch):
+        yield judge(name, made.plan), made
         if is_over():
-            watch.on_left_out("candidates by time")
+            watch.on_left_out("searches by time")
             return
 
 
