@@ -15,6 +15,7 @@ import typer
 from hyperplace import __version__
 from hyperplace.errors import HyperplaceError, UsageError
 
+from .average import average
 from .bench import bench
 from .check import check
 from .compare import compare
@@ -63,6 +64,7 @@ for _command in (
     generate,
     check,
     train,
+    average,
     bench,
     export,
     compare,

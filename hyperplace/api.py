@@ -30,7 +30,7 @@ from hyperplace.search import Watch
 from hyperplace.steps.build import build
 from hyperplace.steps.emit import emit
 from hyperplace.steps.schedule import schedule
-from hyperplace.steps.simulate import dry_run, memory, predict, simulate
+from hyperplace.steps.simulate import averaged_epoch_s, dry_run, memory, predict, simulate
 from hyperplace.time_search import TimePlan, methods, place_by_time, run_by_time, sweep
 from hyperplace.timing import FlowWish, bound_seconds, forecast, outlook, probe
 from hyperplace.values.comparison import METHOD_NAMES
@@ -43,6 +43,7 @@ __all__ = [
     "Placement",
     "TimePlan",
     "Watch",
+    "averaged_epoch_s",
     "baselines",
     "bound_seconds",
     "build",

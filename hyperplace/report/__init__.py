@@ -1,5 +1,6 @@
 """Report: finished values -> a document -> terminal, Markdown, CSV. It shows what others found and decides nothing."""
 
+from hyperplace.report.averaging import averaging_document
 from hyperplace.report.bench import bench_document
 from hyperplace.report.comparison import comparison_document
 from hyperplace.report.document import Column, Document, Figure, Section, Table, Text
@@ -20,6 +21,7 @@ __all__ = [
     "Section",
     "Table",
     "Text",
+    "averaging_document",
     "bench_document",
     "comparison_document",
     "csv_text",

@@ -3,6 +3,7 @@
 from hyperplace.runtime.joining import is_started, joined, shared_text
 from hyperplace.runtime.meeting import check_size
 from hyperplace.training.epoch import Snapshot
+from hyperplace.training.nodes import AverageWish, average_over_nodes
 from hyperplace.training.run import Outcome, train
 from hyperplace.training.sets import Sets, load_sets
 from hyperplace.training.settings import DATA, Flow, TrainSettings
@@ -10,11 +11,13 @@ from hyperplace.training.versus import train_beside_plain
 
 __all__ = [
     "DATA",
+    "AverageWish",
     "Flow",
     "Outcome",
     "Sets",
     "Snapshot",
     "TrainSettings",
+    "average_over_nodes",
     "check_size",
     "is_started",
     "joined",

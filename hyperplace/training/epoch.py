@@ -127,7 +127,7 @@ class Epoch:
             self.progress.seconds += taken
         self.judge.num_right, self.judge.num_rows = self.learner.total(self.judge.num_right, self.judge.num_rows)
         shown = self._snapshot(taken)
-        accuracy = None if self.is_stopped() else self._test()
+        accuracy = None if self.is_stopped() else self.test()
         if accuracy is None:
             return None
         self.progress.finish(self.settings, accuracy)
@@ -174,7 +174,7 @@ class Epoch:
             staleness=tuple(part.mean for part in self.learner.staleness),
         )
 
-    def _test(self) -> float | None:
+    def test(self) -> float | None:
         """Return the share of test images that are recognised, or None if stopped before the last."""
         right = 0
         fed = self.learner.rows_fed
