@@ -116,6 +116,19 @@ def test_no_loss_is_waited_for_that_was_never_handed_out(mode):
     assert wanted[1] > 10
 
 
+def test_a_flush_with_nothing_left_to_do_learns_the_losses():
+    """A process whose parts had done everything before flush() was called said that the loss was cut off."""
+    trainer, asked = make("async-1"), []
+    trainer._transport.loss = asked.append  # as over a network: the loss is told by another process
+    trainer.step(X, Y)
+    end = time.monotonic() + LIMIT_S
+    while trainer._progress.num_finished < trainer._num_given and time.monotonic() < end:
+        time.sleep(0.01)
+    trainer.flush()
+    trainer.close()
+    assert asked == [0]
+
+
 @pytest.mark.timeout(180)
 def test_no_sequence_of_calls_hangs_or_leaves_other_weights_than_the_plain_loop():
     """After a fault, a close or an interrupt the next call but one waited for ever."""

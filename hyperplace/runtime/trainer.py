@@ -214,6 +214,8 @@ class Trainer:
             self._check_open()
         if not is_idle:
             self._drain()
+        elif not self._is_closed:  # the parts here have done all, but the losses may not have been asked for
+            self._wait_for(self._num_given)
         self.calls.note_order(is_done=True)
 
     def _drain(self) -> None:
