@@ -16,7 +16,7 @@ class PartMemory:
     stashed: int  # older versions of weights, which mini-batches in flight still see, and newer ones not yet wanted
     activations: int  # kept for backward passes, with what was received
     messages: int  # come, and not yet taken
-    working: int  # gradients of what a layer makes and of what it reads, while it runs backward
+    working: int  # gradients of what a layer makes and of what it reads, while it runs backward, or that are added up
 
     @property
     def total(self) -> int:

@@ -90,3 +90,49 @@ def test_what_would_do_nothing_beside_a_cluster_is_refused(run, tmp_path, option
     ran = run("partition", *LENET, "--cluster", "2x1@1gbit", *option, "--out", tmp_path)
     assert ran.code == 2
     assert f"{option[0]} would do nothing" in ran.err
+
+
+def test_what_is_recomputed_to_fit_into_memory_is_said_and_trained(run, tmp_path):
+    made = run(
+        "partition", "lenet5", "--k", 2, "--partitioner", "horizontal", "--batch", 4, "--json", "--out", tmp_path
+    )
+    plan = json.loads(made.out)["plan"]
+    common = (plan, "--schedule", "async", "--in-flight", 4, "--json")
+
+    def simulated(cluster, *more):
+        ran = run("simulate", *common, "--cluster", cluster, *more)
+        assert ran.code == 0, ran.err
+        return json.loads(ran.out)
+
+    kept, again = (simulated("1x2", "--recompute", word) for word in ("none", "all"))
+    assert max(again["memory_bytes"]) < max(kept["memory_bytes"])
+    limit = (max(again["memory_bytes"]) + max(kept["memory_bytes"])) // 2
+    path = tmp_path / "cluster.toml"
+    device = f"[[hosts.devices]]\nmemory_bytes = {limit}\n"
+    path.write_text(f'[[hosts]]\nname = "a"\n{2 * device}')
+    fitting = simulated(path)
+    assert max(fitting["memory_bytes"]) <= limit
+    assert fitting["recompute"] not in ("none", again["recompute"])
+    assert simulated(path, "--recompute", "none")["lacks"].startswith("part ")
+    data = ("--data", "synthetic", "--images", 16, "--epochs", 1, "--json")
+    runs = [
+        run("train", plan, *data, "--recompute", word, "--out", tmp_path / f"run{number}")
+        for number, word in enumerate(("none", fitting["recompute"]))
+    ]
+    assert [ran.code for ran in runs] == [0, 0], runs[1].err
+    one, other = (json.loads(ran.out)["rows"][0] for ran in runs)
+    assert one["train_loss"] == other["train_loss"]
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (("simulate", *LENET, "--cluster", "1x2", "--recompute", "some"), "recompute 'some' is unknown"),
+        (("partition", *LENET, "--recompute", "all"), "--recompute is for the memory of a --cluster"),
+        (("train", "lenet5", "--recompute", "0"), "recompute '0' is neither none nor all nor parts and segments"),
+    ],
+)
+def test_other_words_of_recompute_are_refused(run, words, fault):
+    ran = run(*words)
+    assert ran.code in (1, 2)
+    assert fault in ran.err

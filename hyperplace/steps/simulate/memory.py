@@ -42,7 +42,8 @@ def memory(
             messages=run.waiting_bytes[p]
             + depth * _passes(program, p, posted, rows)
             + (1 if micro_batches else depth) * _updates(program, p, loans, cluster),
-            working=2 * _largest(part) * rows // program.batch,
+            working=2 * _largest(part) * rows // program.batch
+            + (_adding(p, part, loans) if (micro_batches or 1) > 1 else 0),
         )
         for p, part in enumerate(program.parts)
     )
@@ -54,6 +55,16 @@ def _bytes(pieces: Mapping[str, Piece]) -> int:
 
 def _largest(part: PartProgram) -> int:
     return max((segment.largest_bytes for segment in part.segments), default=0)
+
+
+def _adding(p: int, part: PartProgram, loans: Collection[Loan]) -> int:
+    """Return the gradients that a micro-batch makes before they are added to those before it.
+
+    That is done layer by layer, but for weights that others have too only when all are there.
+    """
+    shared = {loan.lent for loan in loans if loan.owner == p} | {loan.copy for loan in loans if loan.borrower == p}
+    own = [piece.num_bytes for name, piece in part.weights.items() if name not in shared]
+    return sum(part.weights[name].num_bytes for name in shared) + max(own, default=0)
 
 
 def _is_far(cluster: Cluster | None, source: int, target: int) -> bool:
