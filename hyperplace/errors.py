@@ -11,12 +11,25 @@ HyperplaceError
     |-- PartitionerTimeout    it did not end in time
     `-- PartitionerOverflow   the numbers do not fit into its integers
 
-A message is lower case: what is wrong, the values, then the remedy, in the user's words.
+A message is lower case: what is wrong, the values, then the remedy, in the user's words. It is one line that can be
+printed, whatever a file has put into it.
 """
+
+MOST_CHARACTERS = 1500
 
 
 class HyperplaceError(Exception):
     """A fault the user can act on; its message is the whole story."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_one_line(message))
+
+
+def _one_line(message: str) -> str:
+    """Return a message without its middle where that is long, and with what no terminal should see escaped."""
+    if len(message) > MOST_CHARACTERS:
+        message = f"{message[: MOST_CHARACTERS // 2]}...{message[-MOST_CHARACTERS // 4 :]}"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
 
 
 class UsageError(HyperplaceError):

@@ -1,9 +1,13 @@
 """Past bugs of checkpoints: files that were believed, full disks, and what killed processes left behind."""
 
+import io
 import os
 import subprocess
 import sys
+import zipfile
+from contextlib import suppress
 
+import numpy as np
 import pytest
 import torch
 from handmade import ZIGZAG, batches, squared, state_of
@@ -22,6 +26,16 @@ def adam_trainer():
         average=torch.optim.swa_utils.AveragedModel,
     )
     return Trainer(ZIGZAG, state_of(ZIGZAG), training=training, loss=squared, settings=RunSettings(in_flight=1))
+
+
+class Called:
+    """Pickled as a call."""
+
+    def __init__(self, function, argument):
+        self.call = function, (argument,)
+
+    def __reduce__(self):
+        return self.call
 
 
 MALFORMED = {
@@ -53,6 +67,15 @@ MALFORMED = {
     "num_batches below zero": lambda c: c.update(num_batches=-5),
     "num_batches a text": lambda c: c.update(num_batches="5"),
     "extra a list": lambda c: c.update(extra=[1]),
+    "a version that is a tensor": lambda c: c.update(version=torch.ones(2)),
+    "a rate longer than any float": lambda c: c["groups"][0].update(lr=10**400),
+    "weights that are complex": lambda c: c["model"].update(a=c["model"]["a"].to(torch.complex128)),
+    "moments in another precision": lambda c: c["optimizer"]["a"].update(exp_avg=torch.zeros(2, 2).half()),
+    "moments that are lacking": lambda c: c["optimizer"]["a"].pop("exp_avg_sq"),
+    "a scheduler of no steps": lambda c: c["scheduler"].update(step_size=0),
+    "bytes by their number": lambda c: c["extra"].update(a=Called(bytearray, 2**33)),
+    "a tensor by its size": lambda c: c["extra"].update(a=Called(torch.FloatTensor, 2**31)),
+    "a call": lambda c: c["extra"].update(a=Called(os.mkdir, "executed")),
 }
 
 
@@ -75,6 +98,7 @@ def test_a_malformed_checkpoint_is_refused_before_anything_is_replaced(what, tmp
             or "another model" in str(caught.value)
             or "not a tensor" in str(caught.value)
         )
+        assert not os.path.exists("executed")
         assert same(trainer.state_dict(), before)
         assert trainer.num_batches == 2
         load_checkpoint(trainer, tmp_path / "good.pt")
@@ -117,3 +141,51 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path):
         (tmp_path / name).touch()
     remove_leftovers(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+
+
+def broken_archives(content):
+    """Yield ways in which a file of torch.save is not what it says."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        entries = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+    name = next(name for name in entries if name.endswith("data/0"))
+    yield "cut", content[: len(content) // 2]
+    flipped = bytearray(content)
+    flipped[content.index(entries[name])] ^= 1
+    yield "a bit flipped", bytes(flipped)
+    yield "a storage too short", zipped(entries | {name: entries[name][:-1]})
+    yield "a storage too long", zipped(entries | {name: entries[name] + b"x"})
+    yield "compressed", zipped(entries | {name: bytes(10**8)}, zipfile.ZIP_DEFLATED)
+
+
+def zipped(entries, method=zipfile.ZIP_STORED):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for name, data in entries.items():
+            archive.writestr(name, data)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_an_archive_that_is_not_what_it_says(tmp_path, sharded):
+    """Shards, which are mapped, were taken with flipped bits, and with storages that reached into the next one."""
+    with adam_trainer() as trainer:
+        trainer.step(X, Y).item()
+        save_checkpoint(trainer, tmp_path / "c", sharded=sharded)
+        path = next((tmp_path / "c").glob("part-0-*")) if sharded else tmp_path / "c"
+        believed = []
+        for what, content in list(broken_archives(path.read_bytes())):
+            path.write_bytes(content)
+            with suppress(FileError):
+                load_checkpoint(trainer, tmp_path / "c")
+                believed.append(what)
+        assert not believed
+
+
+def test_what_could_not_be_read_again_is_not_saved(tmp_path):
+    """A checkpoint was written with whatever `extra` had, and refused when it was needed."""
+    with adam_trainer() as trainer:
+        save_checkpoint(trainer, tmp_path / "c.pt", {"a": 1})
+        for extra in ({"a": np.float64(1)}, {"a": [0.5] * 2**21}):
+            with pytest.raises(FileError, match="not to be saved"):
+                save_checkpoint(trainer, tmp_path / "c.pt", extra)
+        assert load_checkpoint(trainer, tmp_path / "c.pt") == {"a": 1}

@@ -1,5 +1,6 @@
 """Past bugs of files and folders, and of generated programs that write them."""
 
+import json
 import os
 import re
 import stat
@@ -13,9 +14,13 @@ from torch import nn
 
 import hyperplace
 from hyperplace.cli.folder import held
-from hyperplace.errors import FileError
-from hyperplace.files.write import write_text
+from hyperplace.errors import FileError, HyperplaceError, UsageError
+from hyperplace.files.cluster import load_cluster
+from hyperplace.files.profile import parse_profile, profile_text
+from hyperplace.files.write import read_text, write_text
 from hyperplace.steps.partition import sandbox
+from hyperplace.values.profile import LayerCost, Profile, Work
+from hyperplace.values.timeline import Event, Timeline
 
 CLI = (sys.executable, "-c", "from hyperplace.cli import main; main()")
 
@@ -72,7 +77,7 @@ with held(Path({str(tmp_path)!r})):
     other = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert other.stdout.readline() == b"held\n"
-        with pytest.raises(FileError, match="another training"), held(tmp_path):
+        with pytest.raises(FileError, match="another command"), held(tmp_path):
             pass
     finally:
         other.communicate(b"\n", timeout=30)
@@ -129,3 +134,51 @@ def test_a_save_that_fails_leaves_the_old_weights(program, tmp_path):
     done = subprocess.run(blocked, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("error: cannot write ")
+
+
+# Found by mutated files (tests/sweeps/mutated_files.py).
+
+
+def test_what_a_file_says_is_printed_as_one_line(tmp_path):
+    """Names of a file went into messages as they were: line breaks, colours of the terminal, a megabyte."""
+    text = profile_text(Profile("flops", "flops", 1, (LayerCost("a", Work(1.0)),)))
+    for name in ("a\nb", "\x1b[31m", "\u202e", "a" * 10**6):
+        with pytest.raises(FileError) as caught:
+            parse_profile(text.replace('"costs": "flops"', f'"costs": {json.dumps(name)}'), "profile.json")
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize("text", ["x = " + "9" * 5000, "x = " + "[" * 5000, "\0"])
+def test_a_cluster_file_that_toml_stumbles_over(tmp_path, text):
+    """A whole number of 5000 digits was a ValueError."""
+    (tmp_path / "c.toml").write_text(text)
+    with pytest.raises(FileError, match="is no TOML"):
+        load_cluster(tmp_path / "c.toml")
+
+
+@pytest.mark.parametrize("text", ["n" * 5000, "a\0b", "2x1@" + "9" * 5000 + "gbit"])
+def test_a_cluster_that_is_neither_file_nor_short_form(text):
+    """A long name was an OSError."""
+    with pytest.raises(UsageError):
+        load_cluster(text)
+
+
+def test_times_that_are_finite_but_not_their_thousandfold():
+    """1e308 microseconds were believed, and an OverflowError where the timeline was written as a trace."""
+    with pytest.raises(HyperplaceError, match="no number up to"):
+        Timeline(1, (Event(0, "forward", "a", 0, 0.0, 1e308),))
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no /dev/zero here")
+def test_a_file_without_end():
+    """It was read until the memory was full."""
+    with pytest.raises(FileError, match="more than 256 MiB"):
+        read_text("/dev/zero")
+
+
+def test_a_large_file_is_refused_before_it_is_read(tmp_path):
+    with (tmp_path / "plan.json").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(FileError, match="more than 256 MiB"):
+        read_text(tmp_path / "plan.json")

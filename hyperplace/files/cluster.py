@@ -10,6 +10,7 @@ speed = 1.0
 memory_bytes = "16gib"
 """
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperplace.errors import FileError, UsageError
+from hyperplace.files.write import read_text
 from hyperplace.values.cluster import Cluster, Device, Host, parse_amount, parse_cluster, parse_rate
 
 BYTES_OF = {"mib": 2.0**20, "gib": 2.0**30}
@@ -26,13 +28,9 @@ MOST_CHARACTERS = 1_000_000
 def load_cluster(text: str | Path) -> Cluster:
     """Return the cluster of a short form such as 4x1@1gbit, or of a file."""
     path = Path(text)
-    if not (path.suffix == ".toml" or path.exists()):
-        return parse_cluster(str(text))
-    try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as fault:
-        raise FileError(f"cannot read the cluster {path}: {fault}") from None
-    return read_cluster(content, str(path))
+    if path.suffix == ".toml" or os.path.exists(path):  # which says no of a name that cannot be
+        return read_cluster(read_text(path), str(path))
+    return parse_cluster(str(text))
 
 
 def read_cluster(text: str, name: str = "cluster") -> Cluster:
@@ -44,7 +42,7 @@ def read_cluster(text: str, name: str = "cluster") -> Cluster:
         _check_keys(content, {"hosts"}, name)
         tables = _tables(content, "hosts", name)
         return Cluster(tuple(_host(table, f"{name}: host {number}") for number, table in enumerate(tables)))
-    except (tomllib.TOMLDecodeError, RecursionError) as fault:
+    except (ValueError, RecursionError) as fault:
         raise FileError(f"{name} is no TOML: {fault}") from None
     except UsageError as fault:
         raise FileError(f"{name}: {fault}") from None

@@ -11,6 +11,7 @@ from typing import BinaryIO
 from hyperplace.errors import FileError
 
 Pathlike = str | os.PathLike[str]
+MOST_TEXT_BYTES = 2**28  # of hypergraphs and timelines; whatever else we read is far smaller
 
 
 def write_text(path: Pathlike, text: str | Iterable[str]) -> None:
@@ -36,16 +37,25 @@ def open_whole(path: Pathlike) -> Iterator[BinaryIO]:
         raise FileError(f"cannot write {shown(path)}: {_reason(error)}; choose another place") from error
 
 
-def read_text(path: Pathlike) -> str:
-    """Return the text of a UTF-8 file, with every newline as `\\n` and without a byte order mark."""
+def read_text(path: Pathlike, most_bytes: int = MOST_TEXT_BYTES) -> str:
+    """Return the text of a UTF-8 file, with every newline as `\\n` and without a byte order mark.
+
+    Its size is looked at before it is read; of a pipe or device, which has none, no more is read than it may have.
+    """
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            content = file.read(most_bytes + 1) if size <= most_bytes else b""
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read {shown(path)}: {_reason(error)}; check the path") from error
+    if max(size, len(content)) > most_bytes:
+        raise FileError(f"{shown(path)} has more than {most_bytes >> 20} MiB; is it another kind of file?")
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise FileError(
             f"cannot read {path}: it is not UTF-8 text, see byte {error.start}; is it another kind of file?"
         ) from error
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {_reason(error)}; check the path") from error
 
 
 def _write(path: Path, chunks: Iterable[bytes]) -> None:
@@ -82,7 +92,7 @@ def _temporary(target: Path) -> Iterator[BinaryIO]:
     # Not the tempfile module: its files are for their owner only, and would stay so under the final name.
     temporary = target.with_name(f".hyperplace-{os.getpid()}-{secrets.token_hex(8)}.tmp")
     try:
-        with open(temporary, "xb") as file:
+        with open(temporary, "x+b") as file:
             with suppress(FileNotFoundError):  # who may read the old file may read the new one, and nobody else
                 os.fchmod(file.fileno(), stat.S_IMODE(target.lstat().st_mode) if not target.is_symlink() else 0o600)
             yield file

@@ -10,12 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from hyperplace.errors import FileError, HyperplaceError
 from hyperplace.files.write import open_whole
 from hyperplace.runtime.saved import Saved, as_saved, check_saved
 from hyperplace.runtime.shards import merged, read_shards, shard_of, together, write_shards
+from hyperplace.runtime.tensor_file import is_marked, read_tensors, write_tensors
 from hyperplace.runtime.trainer import Trainer
 
 KIND, VERSION = "checkpoint", 1
@@ -45,12 +44,7 @@ def save_checkpoint(
 
 def _write(path: str | Path, content: Mapping[str, Any]) -> None:
     with open_whole(path) as file:
-        try:
-            torch.save(content, file)
-        except RuntimeError as fault:
-            if isinstance(fault.__context__, OSError):  # torch only says that it is not where it should be in the file
-                raise fault.__context__ from None
-            raise
+        write_tensors(file, content)
 
 
 def load_checkpoint(trainer: Trainer, path: str | Path) -> dict[str, Any]:
@@ -83,16 +77,12 @@ def read_for(trainer: Trainer, path: str | Path) -> dict[str, Any]:
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
     """Return the content of a checkpoint file."""
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as fault:  # whatever torch or pickle raise at bytes that are not what they seem
-        reason = " ".join(str(fault).split())[:200] or type(fault).__name__
-        raise FileError(f"cannot read the checkpoint {path}: {reason}; is it one, and whole?") from None
-    if not isinstance(content, dict) or content.get("hyperplace") != KIND:
+    content = read_tensors(path, "a checkpoint")
+    if not is_marked(content, KIND):
         raise FileError(f"{path} is not a checkpoint of hyperplace; for a plain state dict use load_state_dict")
-    if content.get("version") != VERSION:
-        raise FileError(f"{path}: checkpoint version {content.get('version')!r} cannot be read, only {VERSION}")
-    return content
+    if content["version"] != VERSION:
+        raise FileError(f"{path}: checkpoint version {content['version']!r} cannot be read, only {VERSION}")
+    return dict(content)
 
 
 def checkpoint(trainer: Trainer) -> dict[str, Any]:

@@ -3,18 +3,20 @@
 A file is data from anywhere: every value must be of the kind that the trainer has in its place.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hyperplace.errors import FileError
 from hyperplace.runtime.pieces import slice_of
+from hyperplace.runtime.trial import stumbles
 from hyperplace.runtime.weights import Weights
 from hyperplace.values.program import Piece
+
+MOST = 1e300  # no number is larger; Python's whole ones may be, and then fit into no float
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ def as_saved(path: object, content: Mapping[str, Any]) -> Saved:
 def check_saved(path: object, saved: Saved, parts: Sequence[Weights]) -> None:
     """Refuse what parts with these weights could not take."""
     _refuse(path, [fault for part in parts for fault in _part_faults(saved, part)])
+    _refuse(path, [fault for part in parts for fault in _trial_faults(saved, part)])
 
 
 def give_back(saved: Saved, weights: Weights) -> None:
@@ -120,6 +123,19 @@ def _part_faults(saved: Saved, weights: Weights) -> Iterator[str]:
                 yield f"average {piece.name} is not a tensor of shape {piece.shape}"
 
 
+def _trial_faults(saved: Saved, weights: Weights) -> Iterator[str]:
+    """Say where a part's optimizer or scheduler would fail though all is of its kind: only they know what they need."""
+    if weights.optimizer is None:
+        return
+    states: dict[nn.Parameter, Mapping[str, Any]] = {}
+    for attribute, piece in weights.owned.items():
+        parameter = weights.parameters[attribute]
+        known = saved.optimizer.get(piece.name, {})
+        states[parameter] = {key: _own(value, piece, parameter) for key, value in known.items()}
+    if fault := stumbles(weights.optimizer, weights.scheduler, saved.groups, states, saved.scheduler or {}):
+        yield f"{type(weights.optimizer).__name__} cannot go on from it ({fault})"
+
+
 def _state_faults(name: str, value: Any, shape: tuple[int, ...]) -> Iterator[str]:
     """Optimizers remember tensors of a parameter's shape, and numbers, some of them as tensors."""
     if isinstance(value, Tensor):
@@ -161,11 +177,15 @@ def _is_by_name(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return not isinstance(value, bool) and _is_finite(value)
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and value >= 0
+    return _is_finite(value) and value >= 0
+
+
+def _is_finite(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and -MOST < value < MOST
 
 
 def _shown(value: object) -> str:

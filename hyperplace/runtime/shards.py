@@ -6,6 +6,7 @@ plan of the model: each process takes from the files what its own parts use.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,19 @@ import torch
 from torch import Tensor
 
 from hyperplace.errors import FileError, HyperplaceError
-from hyperplace.files.write import open_whole, write_text
+from hyperplace.files.write import open_whole, read_text, write_text
 from hyperplace.runtime.pieces import put_back
 from hyperplace.runtime.rank import Rank
 from hyperplace.runtime.state import State, is_covered
+from hyperplace.runtime.tensor_file import is_marked, read_tensors, write_tensors
 from hyperplace.runtime.trainer import Trainer
 from hyperplace.runtime.trial import settings_of
 from hyperplace.runtime.world import World
 from hyperplace.values.program import Piece
 
 INDEX, KIND, SHARD, VERSION = "checkpoint.json", "sharded checkpoint", "checkpoint shard", 1
+FILE = re.compile(r"part-\d+-of-\d+\.\d+\.pt", re.ASCII)
+MOST_INDEX_BYTES = 2**20
 ALIKE = ("groups", "scheduler", "num_averaged")  # of all parts that learn
 
 Shard = Mapping[str, Any]  # what one part brings to a checkpoint
@@ -108,7 +112,7 @@ def write_shards(trainer: Trainer, folder: Path, shards: Sequence[Shard], extra:
         folder.mkdir(parents=True, exist_ok=True)
         for shard in shards:
             with open_whole(folder / names[shard["part"]]) as file:
-                torch.save({"hyperplace": SHARD, "version": VERSION, "extra": dict(extra), **shard}, file)
+                write_tensors(file, {"hyperplace": SHARD, "version": VERSION, "extra": dict(extra), **shard})
 
     index = {"hyperplace": KIND, "version": VERSION, "num_batches": moment, "files": names}
     together(trainer.world, "save_checkpoint", write)
@@ -138,24 +142,26 @@ def read_shards(trainer: Trainer, folder: Path) -> dict[str, Any]:
     try:
         _check_whole(folder, trainer.state, shards, wanted)
         return merged(trainer.state, shards, wanted) | {"extra": shards[0]["extra"]}
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as fault:
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as fault:
         raise FileError(f"{folder}: the shards do not fit together ({type(fault).__name__}: {fault})") from None
 
 
 def _index(folder: Path) -> dict[str, Any]:
     path = folder / INDEX
+    if not path.exists():
+        raise FileError(f"there is no {path}: the folder holds no checkpoint, or one that was not finished")
     try:
-        index = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise FileError(f"there is no {path}: the folder holds no checkpoint, or one that was not finished") from None
-    except (OSError, ValueError) as fault:
+        index = json.loads(read_text(path, MOST_INDEX_BYTES))
+    except (ValueError, RecursionError) as fault:
         raise FileError(f"cannot read {path}: {fault}") from None
-    if not isinstance(index, dict) or index.get("hyperplace") != KIND or index.get("version") != VERSION:
+    if not (is_marked(index, KIND) and index["version"] == VERSION):
         raise FileError(f"{path} is not the index of a checkpoint of version {VERSION}")
     names = index.get("files")
-    if not (isinstance(names, list) and all(isinstance(n, str) and Path(n).name == n for n in names)):
-        raise FileError(f"{path}: files are not a list of names in this folder")
-    return index
+    if not (isinstance(names, list) and all(isinstance(n, str) and FILE.fullmatch(n) for n in names)):
+        raise FileError(f"{path}: files are not a list of names as hyperplace gives them to files of this folder")
+    if len(set(names)) < len(names):
+        raise FileError(f"{path}: files are named twice")
+    return dict(index)
 
 
 def _read_shard(path: Path) -> Shard:
@@ -163,24 +169,25 @@ def _read_shard(path: Path) -> Shard:
         raise FileError(
             f"{path} is not here; every host needs all files of the folder: copy it from the one that has it"
         )
-    try:
-        shard = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as fault:  # whatever torch or pickle raise at bytes that are not what they seem
-        reason = " ".join(str(fault).split())[:200] or type(fault).__name__
-        raise FileError(f"cannot read the shard {path}: {reason}; is it one, and whole?") from None
-    if not isinstance(shard, dict) or shard.get("hyperplace") != SHARD or shard.get("version") != VERSION:
+    shard = read_tensors(path, "a shard")
+    if not (is_marked(shard, SHARD) and shard["version"] == VERSION):
         raise FileError(f"{path} is not a shard of a checkpoint of version {VERSION}")
-    return shard
+    return dict(shard)
 
 
 def _check_whole(folder: Path, state: State, shards: Sequence[Shard], wanted: Set[str]) -> None:
     """Refuse shards that do not have all of what is wanted, or have it of another shape."""
     found: dict[str, list[Piece]] = {name: [] for name in wanted}
     for shard in shards:
-        for piece in _pieces(shard).values():
+        for attribute, piece in _pieces(shard).items():
             if piece.name in wanted:
                 found[piece.name].append(piece)
-    known = {name for shard in shards for name in shard["rest"]} | state.names.hidden
+                if tuple(shard["held"][attribute].shape) != piece.sizes:
+                    raise FileError(f"{folder}: a piece of {piece.name} is not {piece.sizes}; the shard was changed")
+    rest = {name: tensor for shard in shards for name, tensor in shard["rest"].items()}
+    if other := next((n for n, t in rest.items() if n in wanted and t.shape != state.shapes[n].shape), None):
+        raise FileError(f"{folder}: {other} is not {tuple(state.shapes[other].shape)}; it belongs to another model")
+    known = rest.keys() | state.names.hidden
     for name, pieces in found.items():
         shape = tuple(state.shapes[name].shape)
         if other := next((piece.shape for piece in pieces if piece.shape != shape), None):

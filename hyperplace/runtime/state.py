@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from hyperplace.errors import FileError, ModelError, UsageError
 from hyperplace.runtime.pieces import put_back
+from hyperplace.runtime.tensor_file import read_tensors
 from hyperplace.values.program import Piece, Program
 
 
@@ -37,13 +38,8 @@ class StateNames:
 
 
 def read_state(path: str | Path) -> dict[str, Tensor]:
-    """Return a state dict that torch.save wrote; nothing is read of its tensors before somebody looks at them."""
-    try:
-        state = torch.load(path, weights_only=True, map_location="cpu", mmap=True)
-    except OSError as fault:
-        raise FileError(f"cannot read {path}: {fault.strerror or fault}") from None
-    except Exception as fault:  # whatever torch and pickle say of a file that is something else
-        raise FileError(f"cannot read {path}: it is no state dict of torch.save ({type(fault).__name__})") from None
+    """Return a state dict that torch.save wrote; its tensors take no memory before they are used."""
+    state = read_tensors(path, "a state dict")
     if not (isinstance(state, dict) and all(isinstance(value, Tensor) for value in state.values())):
         raise FileError(f"cannot use {path}: it holds no state dict; save model.state_dict() with torch.save")
     return state
@@ -138,7 +134,15 @@ class State:
             if state[name].shape != shape.shape:
                 shapes = f"{tuple(state[name].shape)}, not {tuple(shape.shape)}"
                 raise UsageError(f"the state dict's {name!r} is {shapes}; it belongs to another model")
+            if not _is_castable(state[name], shape.dtype):
+                kinds = f"{state[name].dtype} ({state[name].layout}), not {shape.dtype}"
+                raise UsageError(f"the state dict's {name!r} is {kinds}; it belongs to another model")
         return {name: state[name] for name in self.shapes if name in state}
+
+
+def _is_castable(tensor: Tensor, dtype: torch.dtype) -> bool:
+    """Say whether a tensor's numbers are of a kind that those of the dtype can stand for."""
+    return tensor.layout == torch.strided and not tensor.is_quantized and torch.can_cast(tensor.dtype, dtype)
 
 
 def _check_complete(program: Program, state: Mapping[str, Tensor]) -> None:

@@ -9,7 +9,7 @@ with another gradient of the stranger nothing else may change, or it couples par
 import copy
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +50,63 @@ def try_out(optimizer: torch.optim.Optimizer) -> Trial:
     mixed = frozenset(kind for kind, sample in calm.items() if not sample.pieces_are_equal)
     couples = any(not _is_close(sample.whole, stirred[kind].whole) for kind, sample in calm.items())
     return Trial(mixed, couples)
+
+
+def stumbles(
+    optimizer: torch.optim.Optimizer,
+    scheduler: Any,
+    settings: Sequence[Mapping[str, Any]],
+    states: Mapping[nn.Parameter, Mapping[str, Any]],
+    scheduled: Mapping[str, Any],
+) -> str:
+    """Return why an optimizer and its scheduler could not go on with what a file has for them; nothing if they can.
+
+    A step of twins that have a corner of every parameter and of its state. Of what cannot be tried nothing is said.
+    Ranks may run meanwhile, so torch's number of threads, which is everybody's, stays as it is.
+    """
+    with _ALONE, torch.random.fork_rng(devices=[]):
+        own = [settings_of(group) for group in optimizer.param_groups]
+        known: dict[nn.Parameter, Mapping[str, Any]] = {
+            one: optimizer.state.get(one, {}) for one in kinds_of(optimizer)
+        }
+        if _step_fault(optimizer, scheduler, own, known, {}):
+            return ""
+        return _step_fault(optimizer, scheduler, settings, states, scheduled)
+
+
+def _step_fault(
+    optimizer: torch.optim.Optimizer,
+    scheduler: Any,
+    settings: Sequence[Mapping[str, Any]],
+    states: Mapping[nn.Parameter, Mapping[str, Any]],
+    scheduled: Mapping[str, Any],
+) -> str:
+    try:
+        corner_of = {one: nn.Parameter(_corner(one.detach(), one)) for one in kinds_of(optimizer)}
+        twin = _bare_twin(optimizer, {id(one): corner for one, corner in corner_of.items()})
+        for group, words in zip(optimizer.param_groups, settings, strict=True):
+            known = copy.deepcopy(settings_of(group) | dict(words))
+            twin.param_groups.append(known | {"params": [corner_of[one] for one in group["params"]]})
+        for one, state in states.items():
+            twin.state[corner_of[one]] = {key: _corner(value, one) for key, value in state.items()}
+        for corner in corner_of.values():
+            corner.grad = torch.ones_like(corner)
+        other = copy.deepcopy(scheduler, {id(optimizer): twin})
+        if other and scheduled:
+            other.load_state_dict(dict(scheduled))
+        twin.step()
+        if other:
+            other.step()
+    except Exception as fault:  # it is anybody's code
+        return f"{type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
+    return ""
+
+
+def _corner(value: Any, like: Tensor) -> Any:
+    """Return a copy of the corner of what has a parameter's shape, and of anything else as it is."""
+    if isinstance(value, Tensor) and value.shape == like.shape:
+        return value[tuple(slice(SIDE) for _ in value.shape)].clone()
+    return copy.deepcopy(value)
 
 
 @contextmanager
@@ -127,18 +184,24 @@ def _twin(optimizer: torch.optim.Optimizer, samples: dict[Kind, Sample]) -> torc
     """Return an optimizer that differs in its parameters only, and tells nobody of its steps."""
     kind_of = kinds_of(optimizer)
     whole_of = {id(one): samples[kind].whole for one, kind in kind_of.items()}
-    own = {name: value for name, value in vars(optimizer).items() if name not in REPLACED}
-    twin = object.__new__(type(optimizer))
-    twin.__dict__ = copy.deepcopy(own, whole_of) | {name: OrderedDict() for name in HOOKS}
+    twin = _bare_twin(optimizer, whole_of)
     twin.param_groups = [
         _moving(settings_of(group))
         | {"params": [one for kind, sample in samples.items() if kind.group == number for one in sample]}
         for number, group in enumerate(optimizer.param_groups)
     ]
-    twin.state = defaultdict(dict)
     for one, kind in kind_of.items():
         if one in optimizer.state:  # some, such as Adagrad, have one before their first step
             twin.state.update(_states(optimizer.state[one], one, samples[kind]))
+    return twin
+
+
+def _bare_twin(optimizer: torch.optim.Optimizer, tensor_of: dict[int, nn.Parameter]) -> torch.optim.Optimizer:
+    """Return an optimizer without parameters and state; where else it has a parameter, it has the other one."""
+    own = {name: value for name, value in vars(optimizer).items() if name not in REPLACED}
+    twin = object.__new__(type(optimizer))
+    twin.__dict__ = copy.deepcopy(own, dict[int, Any](tensor_of)) | {name: OrderedDict() for name in HOOKS}
+    twin.param_groups, twin.state = [], defaultdict(dict)
     return twin
 
 

@@ -114,9 +114,9 @@ def test_files_that_are_no_checkpoints_are_refused(tmp_path):
         (tmp_path / "cut.pt").write_bytes((tmp_path / "good.pt").read_bytes()[:300])
         torch.save({**torch.load(tmp_path / "good.pt", weights_only=True), "version": 9}, tmp_path / "new.pt")
         for name, words in [
-            ("text.pt", "is it one, and whole"),
-            ("cut.pt", "is it one, and whole"),
-            ("missing.pt", "No such file"),
+            ("text.pt", "is it a checkpoint, and whole"),
+            ("cut.pt", "is it a checkpoint, and whole"),
+            ("missing.pt", "no such file"),
             ("other.pt", "not a checkpoint"),
             ("new.pt", "version 9"),
         ]:
