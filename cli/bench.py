@@ -11,7 +11,7 @@ import typer
 from hyperplace.errors import UsageError
 
 from . import options
-from .folder import check_folder, write_document
+from .folder import check_folder, held, write_document
 from .planned import Subject, parsed_shapes
 from .terminal import Shown, progress, say
 
@@ -101,9 +101,10 @@ def bench(
         own = tuple(options.fractions(shares, "--shares")) if shares else ()
         measure = _on_hosts(subject, settings, rate, delay, batches=sizes, turn_limit_s=turn_limit, shares=own)
     check_folder(folder)
-    with progress("bench") as shown:
-        measured = measure(shown)
-    _written(measured, folder, is_json=json)
+    with held(folder):
+        with progress("bench") as shown:
+            measured = measure(shown)
+        _written(measured, folder, is_json=json)
 
 
 def _check_options(hosts: int | None, k: int | None, of_hosts: Mapping[str, object]) -> None:

@@ -14,7 +14,7 @@ from hyperplace.errors import HyperplaceError, UsageError
 from hyperplace.values.sizes import size
 
 from . import options
-from .folder import check_folder, write_document
+from .folder import check_folder, held, write_document
 from .planned import load
 from .terminal import INTERRUPTED, progress, say
 
@@ -55,28 +55,29 @@ def compare(
     folder = out or Path("results") / f"{models[0].name if len(names) == 1 else 'overview'}-compare"
     check_folder(folder)
     rows = _Rows(folder, is_of_one_model=len(names) == 1)
-    for loaded in models:
-        with rows.kept(), progress(f"measuring {loaded.name}") as shown:
-            compared = api.compare(
-                loaded.module,
-                loaded.sample,
-                k=ks,
-                imbalance=imbalances,
-                methods=methods.split(",") if methods else api.METHOD_NAMES,
-                costs=costs,
-                batch=batch,
-                blocks=num_blocks,
-                fc=fc,
-                seed=seed,
-                row_blocks=row_blocks,
-                batch_norm=batch_norm,
-                time_limit_s=time_limit,
-                name=loaded.name,
-                on_layer=shown.on_layer,
-                on_row=rows.on_row,
-            )
-        rows.done.append(compared)
-    rows.finish()
+    with held(folder):
+        for loaded in models:
+            with rows.kept(), progress(f"measuring {loaded.name}") as shown:
+                compared = api.compare(
+                    loaded.module,
+                    loaded.sample,
+                    k=ks,
+                    imbalance=imbalances,
+                    methods=methods.split(",") if methods else api.METHOD_NAMES,
+                    costs=costs,
+                    batch=batch,
+                    blocks=num_blocks,
+                    fc=fc,
+                    seed=seed,
+                    row_blocks=row_blocks,
+                    batch_norm=batch_norm,
+                    time_limit_s=time_limit,
+                    name=loaded.name,
+                    on_layer=shown.on_layer,
+                    on_row=rows.on_row,
+                )
+            rows.done.append(compared)
+        rows.finish()
 
 
 def _names(text: str) -> list[str]:

@@ -77,7 +77,7 @@ def _locked(folder: Path) -> IO[str]:
         pass
     except OSError:
         lock.close()
-        raise FileError(f"another training writes to {folder}/ now; wait for it, or choose another --out") from None
+        raise FileError(f"another command writes to {folder}/ now; wait for it, or choose another --out") from None
     return lock
 
 

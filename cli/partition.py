@@ -9,7 +9,7 @@ import typer
 from hyperplace.errors import UsageError
 
 from . import options
-from .folder import check_folder, write_figure
+from .folder import check_folder, held, write_figure
 from .planned import load, settled_aloud
 from .terminal import progress, say
 
@@ -94,35 +94,36 @@ def partition(
     check_folder(folder)
     if from_partition and not out and folder.resolve() == from_partition.parent.resolve():
         raise UsageError(f"{from_partition} lies in {folder}/, whose files would be replaced; name a folder with --out")
-    with progress(f"measuring {loaded.name}") as shown:
-        if place is not None:
-            watch = api.Watch(time_limit, on_progress=shown.on_progress)
-            found = api.run_by_time(
+    with held(folder):
+        with progress(f"measuring {loaded.name}") as shown:
+            if place is not None:
+                watch = api.Watch(time_limit, on_progress=shown.on_progress)
+                found = api.run_by_time(
+                    loaded.module,
+                    loaded.sample,
+                    settings,
+                    place,
+                    api.FlowWish(schedule, recompute=recompute or "auto"),
+                    given_profile=given,
+                    watch=watch,
+                    on_layer=shown.on_layer,
+                )
+                _show_time(found, place, folder, is_json=json)
+                return
+            placement = api.run(
                 loaded.module,
                 loaded.sample,
                 settings,
-                place,
-                api.FlowWish(schedule, recompute=recompute or "auto"),
                 given_profile=given,
-                watch=watch,
+                read_partition=(lambda h: _read_vector(from_partition, h, k)) if from_partition else None,
+                watch=api.Watch(time_limit, on_progress=shown.on_progress),
                 on_layer=shown.on_layer,
             )
-            _show_time(found, place, folder, is_json=json)
-            return
-        placement = api.run(
-            loaded.module,
-            loaded.sample,
-            settings,
-            given_profile=given,
-            read_partition=(lambda h: _read_vector(from_partition, h, k)) if from_partition else None,
-            watch=api.Watch(time_limit, on_progress=shown.on_progress),
-            on_layer=shown.on_layer,
-        )
-    _write(folder, placement)
-    if json:
-        print(json_text.dumps(_summary(placement, folder)))
-    else:
-        _show(placement, [*api.grain_rows(placement), *api.baselines(placement)], folder)
+        _write(folder, placement)
+        if json:
+            print(json_text.dumps(_summary(placement, folder)))
+        else:
+            _show(placement, [*api.grain_rows(placement), *api.baselines(placement)], folder)
 
 
 def _refuse_beside_cluster(given: dict[str, object]) -> None:

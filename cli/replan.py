@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from . import options
-from .folder import check_folder
+from .folder import check_folder, held
 from .planned import find_planned
 from .terminal import progress, say
 
@@ -35,15 +35,15 @@ def replan(
     check_folder(folder)
     loaded = subject.load()
     flow = api.FlowWish(schedule)
-    with progress(f"measuring {loaded.name}") as shown:
+    with held(folder), progress(f"measuring {loaded.name}") as shown:
         graph = api.graph_for(old.settings, loaded.module, loaded.sample)
         costs = api.profile(graph, costs="measured", batch=old.settings.batch, threads=1, on_layer=shown.on_layer)
         costs = api.corrected(graph, costs, old, read_timeline(timeline))
         before = api.forecast(graph, costs, old, place, flow)
         watch = api.Watch(time_limit, on_progress=shown.on_progress)
         found = api.place_by_time(graph, costs, old.settings, place, flow, watch).best
-    write_text(folder / "profile.json", profile_text(costs))
-    api.save_plan(found.plan, folder / "plan.json")
+        write_text(folder / "profile.json", profile_text(costs))
+        api.save_plan(found.plan, folder / "plan.json")
     gain = 100 * (1 - found.seconds / before.seconds)
     say(
         f"with what was seen the old plan takes {1e3 * before.seconds:,.1f} ms, the new one "

@@ -6,15 +6,18 @@ It lies beside the byte code of the package, or in the user's cache where that c
 """
 
 import hashlib
-import os
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numba
+
+from hyperplace.files.cache import cache_folder
 
 HERE = Path(__file__).parent
 SOURCES = ("machine_code.py", "steps/symmetric/*.py", "steps/partition/polish.py", "steps/simulate/*.py")
@@ -32,10 +35,10 @@ def entry(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         with _lock:  # numba reads the place from a global, while several threads may be loading searches
-            usual = vars(numba.config)["CACHE_DIR"]
-            vars(numba.config)["CACHE_DIR"] = str(folder())
+            usual, place = vars(numba.config)["CACHE_DIR"], folder()
+            vars(numba.config)["CACHE_DIR"] = str(place or "")
             try:
-                return numba.njit(error_model="numpy", cache=True, **options)(function)
+                return numba.njit(error_model="numpy", cache=place is not None, **options)(function)
             finally:
                 vars(numba.config)["CACHE_DIR"] = usual
 
@@ -43,32 +46,28 @@ def entry(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 @cache
-def folder() -> Path:
-    """Return the folder of the machine code of this very source, by this very compiler."""
+def folder() -> Path | None:
+    """Return the folder of the machine code of this very source, by this very compiler; None where none can be made."""
     mark = hashlib.sha256(f"numba {numba.__version__}, python {sys.version}".encode())
     for path in (path for pattern in SOURCES for path in sorted(HERE.glob(pattern))):
         mark.update(path.read_bytes())
     name = f"compiled-{mark.hexdigest()[:16]}"
-    beside = HERE / "__pycache__"
-    try:
-        (beside / name).mkdir(parents=True, exist_ok=True)
-        if os.access(beside / name, os.W_OK | os.X_OK):
-            return beside / name
-    except OSError:
-        pass
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hyperplace" / name
+    for base in (HERE / "__pycache__", cache_folder()):
+        with suppress(OSError):
+            if base:
+                (base / name).mkdir(parents=True, exist_ok=True)
+                tempfile.TemporaryFile(dir=base / name).close()  # root may write where nothing can be written
+                return base / name
+    return None
 
 
 def is_kept(search: str) -> bool:
     """Say whether a search was compiled before."""
-    return _mark(search).exists()
+    place = folder()
+    return place is not None and (place / f"{search}.complete").exists()
 
 
 def keep(search: str) -> None:
     """Note that the machine code of a search is complete."""
-    _mark(search).parent.mkdir(parents=True, exist_ok=True)
-    _mark(search).touch()
-
-
-def _mark(search: str) -> Path:
-    return folder() / f"{search}.complete"
+    if place := folder():
+        (place / f"{search}.complete").touch()

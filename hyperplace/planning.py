@@ -4,6 +4,7 @@ Every function here takes finished values and returns a new one; `run` does the 
 between, with the seconds each step took.
 """
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -94,15 +95,16 @@ def _measured(
     from hyperplace.steps.profile.measure import measure
 
     path = cache_path(graph, batch, device, threads)
-    if use_cache and path.exists():
+    if use_cache and path and os.path.exists(path):
         with suppress(
             FileError, UsageError
         ):  # a cache that is broken, or of something else, is worth no more than none
             return checked_profile(parse_profile(read_text(path), str(path)), graph, batch, str(path))
     measured = measure(graph, batch, device=device, threads=threads, on_layer=on_layer)
     measured = replace(measured, graph=graph_mark(graph))
-    with suppress(FileError):  # a cache that cannot be written only costs the next run its time
-        write_text(path, profile_text(measured))
+    if path:
+        with suppress(FileError):  # a cache that cannot be written only costs the next run its time
+            write_text(path, profile_text(measured))
     return measured
 
 

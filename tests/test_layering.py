@@ -30,7 +30,7 @@ MAY_IMPORT = {
         "hyperplace.values",
     ),
     "hyperplace/__main__.py": ("hyperplace.cli",),
-    "hyperplace/machine_code.py": (),
+    "hyperplace/machine_code.py": ("hyperplace.files.cache",),
     "hyperplace/search": (
         "hyperplace.errors",
         "hyperplace.machine_code",

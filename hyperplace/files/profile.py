@@ -1,9 +1,9 @@
 """Profiles as files, and where measured ones are kept so that a model is measured once."""
 
 import hashlib
-import os
 from pathlib import Path
 
+from hyperplace.files.cache import cache_folder
 from hyperplace.files.records import parse_record, record_text
 from hyperplace.values.graph import Graph
 from hyperplace.values.profile import Profile, machine_line
@@ -30,12 +30,12 @@ def graph_mark(graph: Graph) -> str:
     return hashlib.sha256(repr(layers).encode()).hexdigest()[:16]
 
 
-def cache_path(graph: Graph, batch: int, device: str = "cpu", threads: int | None = None) -> Path:
-    """Return where this measurement is kept, below $XDG_CACHE_HOME or ~/.cache.
+def cache_path(graph: Graph, batch: int, device: str = "cpu", threads: int | None = None) -> Path | None:
+    """Return where this measurement is kept, if there is a place.
 
     The name is a hash of all it depends on: the layers with their calls and shapes, the batch, and the processor,
     threads, device and torch version.
     """
     key = repr((VERSION, graph.layers, graph.rows, batch, machine_line(device, threads)))
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "hyperplace" / "profiles" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
+    folder = cache_folder()
+    return folder and folder / "profiles" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
