@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test format sweep-programs sweep-never-worse sweep-random-models sweep-plans models-table clean
+.PHONY: demo test format sweep-programs sweep-never-worse sweep-random-models sweep-plans fuzz models-table clean
 
 demo: .venv/installed
 	$(BIN)/hyperplace partition vgg16 --k 4 --imbalance 0.1
@@ -30,6 +30,12 @@ models-table: .venv/installed-test
 
 sweep-plans: .venv/installed-test
 	$(BIN)/python tests/sweeps/mutated_plans.py 20000
+
+# Files of every kind that hyperplace reads, mutated: so many of each; 2,000 take a quarter of an hour.
+FUZZ_COUNT ?= 2000
+FUZZ_SEED ?= 0
+fuzz: .venv/installed-test
+	$(BIN)/python tests/sweeps/mutated_files.py --count $(FUZZ_COUNT) --seed $(FUZZ_SEED)
 
 format: .venv/installed-test
 	$(BIN)/ruff format .

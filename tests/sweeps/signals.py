@@ -1,0 +1,179 @@
+"""Send signals to `hyperplace train` and `hyperplace partition` at random moments: by hand, 300 take half an hour.
+
+A run of train ends within five seconds of its signal, and the same command with --resume goes on from the checkpoint:
+again and again, until the run is done, with the losses of a run that nobody disturbed. A partition ends within five
+seconds too, says so, and no process of it is left. The tests send a few.
+
+    python tests/sweeps/signals.py [SIGINT 200] [SIGTERM 50] [SIGKILL 50]
+"""
+
+import csv
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LIMIT_S = 5.0
+CLI = (sys.executable, "-c", "from hyperplace.cli import main; main()")
+TRAIN = ("--data", "synthetic", "--images", "3200", "--epochs", "4", "--schedule", "sync", "--batch", "16")
+MARK = "HYPERPLACE_SIGNAL_SWEEP"
+CODES = {signal.SIGINT: (130, -2), signal.SIGTERM: (143, -15), signal.SIGKILL: (-9,)}
+
+
+@dataclass
+class Tally:
+    """What became of one kind of signal."""
+
+    sent: int = 0
+    late: int = 0  # the command had ended already
+    saved: int = 0  # train said that it had saved
+    runs: int = 0  # finished, with the losses compared
+    slowest_s: float = 0.0
+    faults: list[str] = field(default_factory=list)
+
+
+def disturbed(words, number, delay_s, folder):
+    """Run a command, send it a signal after a while; return its code, what it said, and how long it took to end."""
+    mark = secrets.token_hex(8)
+    with (folder / "said").open("w+") as said:
+        process = subprocess.Popen(
+            [*CLI, *words],
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            env=os.environ | {MARK: mark},
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+        try:
+            process.wait(delay_s)
+            seconds = None  # it had ended already
+        except subprocess.TimeoutExpired:
+            begin = time.monotonic()
+            process.send_signal(number)
+            try:
+                process.wait(4 * LIMIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            seconds = time.monotonic() - begin
+        said.seek(0)
+        return process.returncode, said.read(), seconds, mark
+
+
+def left_over(mark, limit_s=LIMIT_S):
+    """Return the processes that still have the mark of a command, some time after it."""
+    deadline = time.monotonic() + limit_s
+    while (found := _marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def _marked(mark):
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{MARK}={mark}".encode() in (path / "environ").read_bytes():
+                found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200])
+        except OSError:  # it has ended, or is another user's
+            continue
+    return found
+
+
+def check(tally, name, number, code, said, seconds):
+    """Note what holds of any command that got a signal."""
+    if seconds is None:
+        tally.late += 1
+        if code:
+            tally.faults.append(f"{name}: exit code {code} by itself: {said[-300:]}")
+        return
+    tally.slowest_s = max(tally.slowest_s, seconds)
+    if seconds > LIMIT_S:
+        tally.faults.append(f"{name}: {number.name}: it took {seconds:.1f} s to end")
+    if code not in (*CODES[number], 0):
+        tally.faults.append(f"{name}: {number.name}: exit code {code}: {said[-300:]}")
+
+
+def losses(folder):
+    with (folder / "history.csv").open() as file:
+        return [{key: row[key] for key in row if "second" not in key} for row in csv.DictReader(file)]
+
+
+def train_signals(number, count, folder, plan, wanted, chance):
+    """Send signals to runs, each of which goes on until it is done, and compare its losses."""
+    tally, out = Tally(), folder / f"run-{number.name}"
+    while tally.sent < count or out.exists():
+        resume = ["--resume"] if (out / "checkpoint.pt").exists() else []
+        delay_s = chance.uniform(0, 9) if tally.sent < count else 300
+        words = ("train", str(plan), *TRAIN, "--out", str(out), *resume)
+        code, said, seconds, _ = disturbed(words, number, delay_s, folder)
+        tally.sent += seconds is not None
+        tally.saved += "saved in" in said
+        check(tally, "train", number, code, said, seconds)
+        if (out / "history.csv").exists() and seconds is None:
+            if losses(out) != wanted:
+                tally.faults.append(f"train: {number.name}: other losses: {losses(out)}")
+            tally.runs += 1
+            out.rename(folder / f"done-{secrets.token_hex(4)}")
+        elif tally.faults:
+            break
+    return tally
+
+
+def partition_signals(number, count, folder, chance):
+    """Send signals to searches; nothing of them may be left, neither processes nor half a result."""
+    tally, out = Tally(), folder / f"plan-{number.name}"
+    for _ in range(count):
+        words = ("partition", "smallcnn", "--k", "4", "--time-limit", "4", "--out", str(out))
+        code, said, seconds, mark = disturbed(words, number, chance.uniform(0, 8), folder)
+        tally.sent += seconds is not None
+        check(tally, "partition", number, code, said, seconds)
+        if left := left_over(mark):
+            tally.faults.append(f"partition: {number.name}: left {left}")
+    return tally
+
+
+def sweep(counts, seed=0):
+    """Return what became of so many signals of each kind, by command."""
+    chance, found = random.Random(seed), {}
+    with tempfile.TemporaryDirectory(prefix="hyperplace-signals-") as name:
+        folder = Path(name)
+        made = (
+            "partition",
+            "smallcnn",
+            "--k",
+            "2",
+            "--batch",
+            "16",
+            "--time-limit",
+            "1",
+            "--out",
+            str(folder / "plan"),
+        )
+        subprocess.run([*CLI, *made], check=True, capture_output=True)
+        plan, calm = folder / "plan" / "plan.json", folder / "calm"
+        subprocess.run([*CLI, "train", str(plan), *TRAIN, "--out", str(calm)], check=True, capture_output=True)
+        for number, count in counts.items():
+            found["train", number] = train_signals(number, count, folder, plan, losses(calm), chance)
+            found["partition", number] = partition_signals(number, count, folder, chance)
+    return found
+
+
+def main(words):
+    given = {signal.Signals[name]: int(count) for name, count in zip(words[::2], words[1::2], strict=True)}
+    found = sweep(given or {signal.SIGINT: 200, signal.SIGTERM: 50, signal.SIGKILL: 50})
+    print("command,signal,sent,ended before it,saved,runs with the same losses,slowest end s,faults")
+    for (command, number), one in found.items():
+        figures = (one.sent, one.late, one.saved, one.runs, f"{one.slowest_s:.2f}", len(one.faults))
+        print(f"{command},{number.name},{','.join(map(str, figures))}")
+    for one in found.values():
+        print(*one.faults, sep="\n", end="\n" if one.faults else "", file=sys.stderr)
+    return int(any(one.faults for one in found.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
