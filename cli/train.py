@@ -1,9 +1,5 @@
 """`hyperplace train`: a model or a plan, trained with a thread per part."""
 
-import io
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -63,6 +59,12 @@ def train(
         bool,
         typer.Option("--timeline", help="Write what every part did when, as trace.json; see replan."),
     ] = False,
+    survive: Annotated[
+        int, typer.Option(help="Under torchrun: hosts that may be lost, one after the other; the others go on.")
+    ] = 0,
+    survive_every: Annotated[
+        int, typer.Option(help="Updates after which each part is copied to another host, for --survive.")
+    ] = 20,
     out: options.Out = None,
     json: options.Json = False,
 ) -> None:
@@ -90,7 +92,7 @@ def train(
         batch=batch,
         batch_norm=batch_norm,
     )
-    with joined() as number, _folder_of(number, out) as folder:
+    with joined() as number:
         subject = find_subject(model, wish, spec=planned_model, shapes=input)
         rows = batch or (subject.plan.settings.batch if subject.plan else 64)
         run = TrainingRun.of(
@@ -118,25 +120,20 @@ def train(
                 parts_per_process=parts_per_process,
                 cluster=load_cluster(cluster) if cluster else None,
                 record=timeline,
+                survive=survive,
+                survive_every=survive_every,
             ),
-            out=folder,
+            out=out,
             resume=resume,
             is_quiet=json,
             is_first=number == 0,
         )
+        if number:  # the first one has the folder
+            run.alone()
+            return
         with held(run.folder):
             remove_leftovers(run.folder)
             if against_plain:
                 run.beside_plain(options.integers(seeds, "--seeds") if seeds else [seed])
             else:
                 run.alone()
-
-
-@contextmanager
-def _folder_of(number: int, out: Path | None) -> Iterator[Path | None]:
-    """Hand out the folder of a process; all but the first write to one that nobody sees, and say nothing."""
-    if number == 0:
-        yield out
-        return
-    with tempfile.TemporaryDirectory(prefix="hyperplace-") as folder, redirect_stdout(io.StringIO()):
-        yield Path(folder) / "rank"

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 CHECKPOINT, PLAN, TRACE = "checkpoint.pt", "plan.json", "trace.json"
 
 
+@dataclass
+class Role:
+    """What a process does beside training; where the first one was lost, another becomes the first."""
+
+    is_first: bool
+
+
 @dataclass(frozen=True)
 class TrainingRun:
     """All that a run needs, found and checked."""
@@ -36,8 +43,12 @@ class TrainingRun:
     folder: Path
     resume: bool
     is_quiet: bool
-    is_first: bool  # of the processes of the run, which writes the files
+    role: Role  # the first of the processes of the run writes the files, and speaks
     bar: EpochBar
+
+    @property
+    def is_first(self) -> bool:
+        return self.role.is_first
 
     @classmethod
     def of(
@@ -59,8 +70,10 @@ class TrainingRun:
         loaded = subject.load()
         wanted = _plan_settings(loaded.name, wish, settings) if subject.plan is None else subject.plan.settings
         folder = out or Path("results") / f"{loaded.name}-k{wanted.k}-train"
-        check_folder(folder)
-        check_free(folder)
+        if is_first or flow.survive:
+            check_folder(folder)
+        if is_first:
+            check_free(folder)
         flow.devices_for(wanted.k)
         check_size(wanted.k, flow.parts_per_process)
         sets = load_sets(settings, [tuple(x.shape[1:]) for x in loaded.sample])
@@ -76,7 +89,8 @@ class TrainingRun:
             plan = parse_plan(shared_text("plan", lambda: plan_text(found())), "the plan of rank 0")
         else:
             plan = found()
-        return cls(subject, plan, settings, flow, sets, folder, resume, is_quiet, is_first, EpochBar(is_shown=is_first))
+        role, bar = Role(is_first), EpochBar(is_shown=is_first)
+        return cls(subject, plan, settings, flow, sets, folder, resume, is_quiet, role, bar)
 
     def alone(self) -> None:
         """Train from one seed, with checkpoints."""
@@ -95,6 +109,7 @@ class TrainingRun:
                 on_step=self.bar.on_step,
                 on_epoch=self._on_epoch,
                 on_timeline=self._write_trace,
+                on_change=self._on_change,
             )
         finally:
             self.bar.end()
@@ -105,7 +120,18 @@ class TrainingRun:
         from hyperplace.files.timeline import trace_text
         from hyperplace.files.write import write_text
 
-        write_text(self.folder / TRACE, trace_text(timeline))
+        if self.is_first:
+            write_text(self.folder / TRACE, trace_text(timeline))
+
+    def _on_change(self, words: str, is_first: bool) -> None:
+        """Say that a host was lost, and do what the first process does if this is it now."""
+        self.bar.end()
+        has_come = is_first and not self.is_first
+        self.role.is_first = is_first
+        if has_come:
+            self._write_plan()
+        if is_first:
+            say(words)
 
     def beside_plain(self, seeds: Sequence[int]) -> None:
         """Train the split model and the plain loop by turns from several seeds."""
@@ -135,6 +161,8 @@ class TrainingRun:
 
     def _write_history(self, rows: "Sequence[HistoryRow]", *, with_figure: bool = False) -> tuple[str, ...]:
         """Write the epochs that are done: after every epoch the tables, at the end the curve too."""
+        if not self.is_first:
+            return ()
         from hyperplace.report import history_document
         from hyperplace.values.history import History
 
@@ -145,17 +173,21 @@ class TrainingRun:
     def _write_plan(self) -> None:
         from hyperplace.api import save_plan
 
-        save_plan(self.plan, self.folder / PLAN)
+        if self.is_first:
+            save_plan(self.plan, self.folder / PLAN)
 
     def _on_epoch(self, shown: "Snapshot", rows: "list[HistoryRow]") -> None:
         self.bar.end()
-        if not self.is_quiet:
+        if self.is_first and not self.is_quiet:
             print(f"{shown.method}  seed {shown.seed}  epoch {shown.epoch}/{shown.num_epochs}  {shown}", flush=True)
         self._write_history(rows)
 
     def _end(self, outcome: "Outcome", files: tuple[str, ...]) -> None:
         """Say what is where, and exit as a shell expects after Ctrl-C."""
-        if self.is_quiet:
+        if self.is_first:
+            for words in outcome.slow:
+                say(f"slow: {words}")
+        if self.is_first and self.is_quiet:
             print(json_text.dumps(self._summary(outcome.rows) | asdict(outcome)))
         done, checkpoint = len(outcome.rows), self.folder / CHECKPOINT
         if outcome.is_interrupted:

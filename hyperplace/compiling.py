@@ -2,13 +2,14 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hyperplace.errors import ModelError, UsageError
-from hyperplace.planning import graph_for
+from hyperplace.planning import graph_for, plan_of_fewer
 from hyperplace.steps.emit import emit
 from hyperplace.steps.lower import lower as lower_step
 from hyperplace.steps.schedule import schedule
@@ -20,13 +21,15 @@ from hyperplace.values.memory import RunMemory
 from hyperplace.values.plan import Plan
 from hyperplace.values.profile import Profile
 from hyperplace.values.program import Program
-from hyperplace.values.recompute import NONE, recomputing_as
+from hyperplace.values.recompute import ALL, NONE, recomputing_as
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from hyperplace.runtime import Runnable, Trainer
+    from hyperplace.runtime import Runnable, RunSettings, Survivor, Trainer
+    from hyperplace.runtime.processes import Processes
     from hyperplace.runtime.weights import AverageFactory, OptimizerFactory, SchedulerFactory
+    from hyperplace.runtime.world import World
 
 MOST_ELEMENTS = 2**31  # of the sample that a plan's model is captured with
 
@@ -100,7 +103,9 @@ def compile(
     parts_per_process: int = 1,
     cluster: Cluster | None = None,
     recompute: str = NONE,
-) -> "Trainer":
+    survive: int = 0,
+    survive_every: int = 20,
+) -> "Trainer | Survivor":
     """Return a trainer that runs a plan of the model: a thread per part, its weights taken from the model.
 
     Where torch.distributed is initialised with several processes, each of them makes the same calls, and the parts are
@@ -112,6 +117,10 @@ def compile(
 
     To save memory, segments may be run forward once more for their backward pass instead of keeping what that needs:
     `recompute` is none, all, or parts and segments such as `0:1,1:0`. The losses are the same, bit for bit.
+
+    With `survive`, so many of the processes may be lost, one after the other, and the others go on with fewer parts:
+    each streams what its parts have to another one after every `survive_every` updates. Each then needs all rows of
+    the mini-batches.
 
     By default several mini-batches are under way at once (`schedule="async"`), each computed with weights that lack
     the updates of those before it; in_flight=1 or schedule="sync" is the plain loop.
@@ -127,36 +136,92 @@ def compile(
     ...         trainer.step(x, y)
     ...     model.load_state_dict(trainer.state_dict())
     """
-    from hyperplace.runtime import RunSettings, Trainer, Training
-    from hyperplace.runtime.meeting import check_size, met_world
-    from hyperplace.runtime.state import StateNames, evaluated, named_tensors
+    from hyperplace.runtime import RunSettings, Training
+    from hyperplace.runtime.meeting import check_size, check_survive, met_world
+    from hyperplace.runtime.processes import Processes
+    from hyperplace.runtime.state import evaluated, named_tensors
     from hyperplace.steps.capture.alone import alone
 
     check_size(plan.settings.k, parts_per_process)
+    check_survive(survive, plan.settings.k, parts_per_process)
     with alone():  # another thread may be capturing the same model, which has other tensors meanwhile
         if state is None:
             _check_values(model)
         graph = planned_graph(model, plan, sample, tries_uses=True)
         whole = {**model.state_dict(), **named_tensors(model)} | dict(state or {})
         _check_known(whole)
-    if micro_batches is None:
-        micro_batches = micro_batches_for(graph, plan) if schedule == "sync" else 1
+
+    def pieces(plan: Plan) -> int:
+        usual = micro_batches_for(graph, plan) if schedule == "sync" else 1
+        return usual if micro_batches is None else micro_batches
+
     devices = (devices,) * plan.settings.k if isinstance(devices, str) else tuple(map(str, devices))
-    settings = RunSettings(schedule, in_flight, micro_batches, seed, devices, threads, check_nan, record, cluster)
+    flow = (schedule, in_flight, pieces(plan), seed, devices, threads, check_nan, record, cluster)
+    settings = RunSettings(*flow, survive, survive_every)
     if settings.micro_batches > plan.settings.batch:
         rows = plan.settings.batch
-        raise UsageError(f"micro_batches {micro_batches} are more than the {rows} rows of the plan's batch")
+        raise UsageError(f"micro_batches {settings.micro_batches} are more than the {rows} rows of the plan's batch")
     training = Training(optimizer, scheduler, average, clip_norm, clip_part_norm, stash, named_parameters)
     if settings.micro_batches > 1:
         _check_micro_batches(graph)
     made = runnable(graph, plan, recompute=recompute)
+    evaluate = None if graph.evaluates else partial(evaluated, model, is_keyword=bool(graph.takes[1]))
+    begin = partial(_trainer, model, whole, training=training, loss=loss, evaluate=evaluate)
+    world = met_world(made.program, whole, settings, training, parts_per_process)
+    if survive and isinstance(world, Processes):
+        others = recompute if recompute == ALL else NONE  # segments that are named are those of this plan
+
+        def ready(one: Plan) -> "tuple[Runnable, int]":
+            return made if one is plan else runnable(graph, one, recompute=others), pieces(one)
+
+        return _survivor(graph, plan, settings, world, begin, ready)
+    return begin(made, settings, world)
+
+
+def _trainer(
+    model: "nn.Module",
+    whole: "Mapping[str, Tensor]",
+    made: "Runnable",
+    settings: "RunSettings",
+    world: "World",
+    **words: Any,
+) -> "Trainer":
+    from hyperplace.runtime import Trainer
+    from hyperplace.runtime.state import StateNames
+    from hyperplace.steps.capture.alone import alone
+
     with alone():
         names = StateNames.of(model, made.program)
-    evaluate = None if graph.evaluates else partial(evaluated, model, is_keyword=bool(graph.takes[1]))
-    world = met_world(made.program, whole, settings, training, parts_per_process)
-    return Trainer(
-        made, whole, training=training, loss=loss, settings=settings, names=names, evaluate=evaluate, world=world
-    )
+    return Trainer(made, whole, settings=settings, names=names, world=world, **words)
+
+
+def _survivor(
+    graph: Graph,
+    plan: Plan,
+    settings: "RunSettings",
+    processes: "Processes",
+    begin: "Callable[[Runnable, RunSettings, World], Trainer]",
+    ready: "Callable[[Plan], tuple[Runnable, int]]",
+) -> "Survivor":
+    """Return a trainer that goes on by plans made now for as many parts as may be left."""
+    from hyperplace.runtime import Survivor
+    from hyperplace.runtime.joining import shared_text
+
+    each = len(processes.parts)
+    counts = [plan.settings.k - lost * each for lost in range(1, settings.survive + 1)]
+    fewer = [plan_of_fewer(graph, plan, k, partial(shared_text, f"{processes.name}: plan for {k}")) for k in counts]
+    known = {one.settings.k: ready(one) for one in (plan, *fewer)}
+
+    def make(world: "Processes") -> "Trainer":
+        made, micro_batches = known[world.size * each]
+        parts = [member * each + part for member in world.members for part in range(each)]
+        devices = [settings.devices[part] for part in parts] if settings.devices else []
+        cluster = settings.cluster if world is processes else None  # which has a device for every part
+        return begin(
+            made, replace(settings, micro_batches=micro_batches, devices=tuple(devices), cluster=cluster), world
+        )
+
+    return Survivor(processes, make, most_lost=settings.survive, every=settings.survive_every)
 
 
 def _check_micro_batches(graph: Graph) -> None:
@@ -188,7 +253,7 @@ def _check_known(state: "Mapping[str, Tensor]") -> None:
 
 
 def save_checkpoint(
-    trainer: "Trainer", path: str | Path, extra: Mapping[str, Any] | None = None, *, sharded: bool = False
+    trainer: "Trainer | Survivor", path: str | Path, extra: Mapping[str, Any] | None = None, *, sharded: bool = False
 ) -> None:
     """Write all that training needs to go on: weights, buffers, the state of optimizer, scheduler and average.
 
@@ -200,7 +265,7 @@ def save_checkpoint(
     save(trainer, path, extra, sharded=sharded)
 
 
-def load_checkpoint(trainer: "Trainer", path: str | Path) -> dict[str, Any]:
+def load_checkpoint(trainer: "Trainer | Survivor", path: str | Path) -> dict[str, Any]:
     """Go on from a checkpoint of the same model, whatever its plan; return the `extra` that was saved beside it.
 
     Nothing in the file is executed.

@@ -6,6 +6,7 @@ HyperplaceError
 |-- FileError             a file that cannot be read or written, or whose content is wrong
 |-- BalanceError          an imbalance that cannot be met, with the block that is too heavy
 |-- TrainingError         a part failed while a model was trained, with the part and the layer
+|   `-- HostLost              a process of the run, or the host that it was on, is gone
 `-- PartitionerError      the partitioner process failed
     |-- PartitionerCrash      it died, or its answer was not a partition
     |-- PartitionerTimeout    it did not end in time
@@ -50,6 +51,10 @@ class BalanceError(HyperplaceError):
 
 class TrainingError(HyperplaceError):
     """A part failed while a model was trained."""
+
+
+class HostLost(TrainingError):
+    """A process of the run, or the host that it was on, is gone."""
 
 
 class PartitionerError(HyperplaceError):

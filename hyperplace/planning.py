@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hyperplace.errors import FileError, ModelError, UsageError
+from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.files.profile import cache_path, graph_mark, parse_profile, profile_text
 from hyperplace.files.write import read_text, write_text
 from hyperplace.search import (
@@ -238,6 +239,18 @@ def _best_of(
 def place_graph(graph: Graph, costs: Profile, settings: Settings, *, time_limit_s: float = 20.0) -> Plan:
     """Return the plan of a model that is captured and profiled already; Ctrl-C ends it like any other work."""
     return _searched(graph, costs, settled(settings), Watch(time_limit_s, keeps_best=False), Clock()).plan
+
+
+def plan_of_fewer(graph: Graph, plan: Plan, k: int, share: Callable[[Callable[[], str]], str]) -> Plan:
+    """Return a plan of fewer parts by the same settings; `share` gives all processes the text that one makes."""
+    settings = replace(plan.settings, k=k)
+    if settings.partitioner == "file":
+        settings = replace(settings, partitioner="auto")
+
+    def found() -> str:
+        return plan_text(place_graph(graph, profile(graph, costs=settings.costs, batch=settings.batch), settings))
+
+    return parse_plan(share(found), f"the plan for {k} parts")
 
 
 class Clock:

@@ -45,7 +45,7 @@ from hyperplace.bench.outside import DataParallel, Pipeline
 from hyperplace.files.cluster import cluster_text, read_cluster
 from hyperplace.files.timeline import timeline_text
 from hyperplace.models import load_model
-from hyperplace.runtime import Trainer
+from hyperplace.runtime import Survivor, Trainer
 from hyperplace.runtime.probe import probe
 from hyperplace.training.learner import PlainLearner
 
@@ -152,7 +152,7 @@ def opened(entry: Entry, model: nn.Module) -> Any:
     return WAYS[entry.way](entry, model)
 
 
-def _planned(entry: Entry, model: nn.Module) -> Trainer:
+def _planned(entry: Entry, model: nn.Module) -> Trainer | Survivor:
     return api.compile(
         model,
         api.load_plan(entry.plan),

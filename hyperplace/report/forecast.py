@@ -56,15 +56,18 @@ def busy_table(one: Forecast) -> Table:
     names = [f"part {part}" for part in range(len(one.prediction.busy))]
     shares = list(one.prediction.busy)
     memory: list[float | None] = [part.total / MIB for part in one.memory]
+    copied: list[float | None] = [part.copied / MIB for part in one.memory]
     for (host, way), share in one.prediction.cards.items():
         names.append(f"card of {host}, {WAYS[way]}")
         shares.append(share)
         memory.append(None)
+        copied.append(None)
     return Table(
         (
             Column.words("who", names),
             Column.numbers("busy", [100 * share for share in shares], "%"),
             Column.numbers("memory", memory, "MiB"),
+            Column.numbers("copy", copied, "MiB"),
         )
     )
 

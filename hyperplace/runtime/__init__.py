@@ -17,6 +17,7 @@ from hyperplace.runtime.operations import (
 )
 from hyperplace.runtime.run_settings import RunSettings, device_faults
 from hyperplace.runtime.runnable import Part, Runnable, program, runnable
+from hyperplace.runtime.survivor import Survivor
 from hyperplace.runtime.trainer import Trainer
 from hyperplace.runtime.weights import Training
 from hyperplace.values.call import Rows
@@ -38,6 +39,7 @@ __all__ = [
     "Segment",
     "Send",
     "Slot",
+    "Survivor",
     "Trainer",
     "Training",
     "alpha_dropout",

@@ -14,19 +14,25 @@ from hyperplace.errors import FileError, HyperplaceError
 from hyperplace.files.write import open_whole
 from hyperplace.runtime.saved import Saved, as_saved, check_saved
 from hyperplace.runtime.shards import merged, read_shards, shard_of, together, write_shards
+from hyperplace.runtime.survivor import Survivor
 from hyperplace.runtime.tensor_file import is_marked, read_tensors, write_tensors
 from hyperplace.runtime.trainer import Trainer
 
 KIND, VERSION = "checkpoint", 1
+Trains = Trainer | Survivor
 
 
 def save_checkpoint(
-    trainer: Trainer, path: str | Path, extra: Mapping[str, Any] | None = None, *, sharded: bool = False
+    trainer: Trains, path: str | Path, extra: Mapping[str, Any] | None = None, *, sharded: bool = False
 ) -> None:
     """Write all that training needs to go on; `extra` is the caller's own, made of numbers, texts and tensors.
 
     A file, which the first of several processes writes, or `sharded` a folder, to which all do.
     """
+    trainer.outlive(lambda one: _save(one, path, extra, sharded=sharded))
+
+
+def _save(trainer: Trainer, path: str | Path, extra: Mapping[str, Any] | None, *, sharded: bool) -> None:
     if sharded:
         shards = trainer.settled(lambda: [shard_of(trainer, rank) for rank in trainer.ranks])
         write_shards(trainer, Path(path), shards, extra or {})
@@ -47,8 +53,12 @@ def _write(path: str | Path, content: Mapping[str, Any]) -> None:
         write_tensors(file, content)
 
 
-def load_checkpoint(trainer: Trainer, path: str | Path) -> dict[str, Any]:
+def load_checkpoint(trainer: Trains, path: str | Path) -> dict[str, Any]:
     """Go on from a checkpoint of the same model, whatever its plan; return what the caller had put beside it."""
+    return trainer.outlive(lambda one: _load(one, path), loads=True)
+
+
+def _load(trainer: Trainer, path: str | Path) -> dict[str, Any]:
     if Path(path).is_dir():
         return _load_shards(trainer, Path(path))
     return dict(restore(trainer, path, read_for(trainer, path)).extra)
@@ -60,8 +70,12 @@ def _load_shards(trainer: Trainer, folder: Path) -> dict[str, Any]:
     return dict(restore(trainer, folder, read[0]).extra)
 
 
-def read_for(trainer: Trainer, path: str | Path) -> dict[str, Any]:
+def read_for(trainer: Trains, path: str | Path) -> dict[str, Any]:
     """Return the content of a checkpoint file, which only the first of several processes needs to have."""
+    return trainer.outlive(lambda one: _read(one, path), flushes=False)
+
+
+def _read(trainer: Trainer, path: str | Path) -> dict[str, Any]:
     content: dict[str, Any] = {}
     fault: FileError | None = None
     if trainer.world.number == 0:
@@ -96,7 +110,7 @@ def _content(trainer: Trainer) -> dict[str, Any]:
     return merged(trainer.state, [shard for shards in found for shard in shards]) if found else {}
 
 
-def restore(trainer: Trainer, path: str | Path, content: Mapping[str, Any]) -> Saved:
+def restore(trainer: Trains, path: str | Path, content: Mapping[str, Any]) -> Saved:
     """Put what was read from a file into a trainer of the same model: all of it, or, where something is wrong, none."""
     saved = as_saved(path, content)
     trainer.state.check(saved.model)

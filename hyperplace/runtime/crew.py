@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from torch import Tensor
 
-from hyperplace.errors import UsageError
+from hyperplace.errors import HostLost, UsageError
 from hyperplace.runtime.clipping import SharedNorm
 from hyperplace.runtime.commands import Command
 from hyperplace.runtime.journal import Journal
@@ -105,7 +105,8 @@ def tell(transport: Transport, progress: Progress, event: Event) -> None:
 
 def end_all(world: World, transport: Transport, fault: Fault) -> None:
     """Tell all processes before the connections break, and then stop everything."""
-    world.tell_end(str(fault.error()) if world.size == 1 else f"rank {world.number}: {fault.error()}")
+    if not isinstance(fault.cause, HostLost):  # of which all hear without being told
+        world.tell_end(str(fault.error()) if world.size == 1 else f"rank {world.number}: {fault.error()}")
     transport.abort()
 
 

@@ -4,6 +4,7 @@ No part's optimizer has such parameters, so they would stay as they are while a 
 """
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -14,6 +15,15 @@ from torch import Tensor, nn
 from hyperplace.errors import UsageError
 
 REMEDY = "make them part of the model, such as by returning what they make from its forward, or freeze them"
+
+
+class Judged(threading.local):
+    """The mini-batch, or micro-batch, whose loss this thread computes."""
+
+    batch = 0
+
+
+JUDGED = Judged()
 
 
 def check_loss(loss: Any) -> None:

@@ -32,21 +32,18 @@ class _Lookout:
         """Look once; what has ended the run is told as a fault."""
         if self._network.is_stopped or self._processes.has_left:
             return
-        try:
-            reason = self._processes.reason() or self._deadlock()
-        except RuntimeError:
-            reason = "rank 0 was lost: its store cannot be reached"
-        if reason and not (self._network.is_stopped or self._processes.has_left):
-            self._progress.tell(Fault(-1, "", "", 0, TrainingError(reason)))
+        fault = self._processes.fault() or self._deadlock()
+        if fault and not (self._network.is_stopped or self._processes.has_left):
+            self._progress.tell(Fault(-1, "", "", 0, fault))
 
-    def _deadlock(self) -> str:
+    def _deadlock(self) -> TrainingError | None:
         """Say who waits for what, if all have waited for the same for long."""
         waits = self._processes.all_waits(self._network.waits())
         self._num_same = self._num_same + 1 if waits and waits == self._waits else 0
         self._waits = waits
         if self._num_same < LOOKS:
-            return ""
+            return None
         said = "; ".join(f"rank {number} {wait}" for number, wait in enumerate(waits))
         reason = f"all ranks wait for each other, and nothing will come: {said}"
         self._processes.tell_end(reason)
-        return reason
+        return TrainingError(reason)

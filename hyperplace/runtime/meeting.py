@@ -11,7 +11,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from hyperplace.errors import TrainingError, UsageError
-from hyperplace.runtime.processes import Processes
+from hyperplace.runtime.joining import own_heart
+from hyperplace.runtime.processes import Processes, default_store
 from hyperplace.runtime.run_settings import RunSettings
 from hyperplace.runtime.weights import Training
 from hyperplace.runtime.world import Alone, World
@@ -34,9 +35,9 @@ def met_world(
     check_size(len(program.parts), parts_per_process)
     if not is_joined():
         return Alone(len(program.parts))
-    processes = Processes(len(program.parts), parts_per_process)
+    processes = Processes(len(program.parts), parts_per_process, heart=own_heart(), store=default_store())
     own = facts(program, state, settings, training)
-    known = [json.loads(text) for text in processes.told("compile", json.dumps(own))]
+    known = [json.loads(text) for text in processes.met("compile", json.dumps(own))]
     for topic in own:
         if difference := _difference([one[topic] for one in known]):
             raise TrainingError(f"the ranks do not have the same {topic}: {difference}")
@@ -68,6 +69,16 @@ def check_size(num_parts: int, parts_each: int) -> None:
         f"ranks 0 to {size - 1}: the plan has {num_parts} parts, but there are {size} processes{each}; start "
         f"{num_parts}{hint}"
     )
+
+
+def check_survive(survive: int, num_parts: int, parts_each: int) -> None:
+    """Refuse to outlive more processes than can be lost."""
+    if survive and not is_joined():
+        raise UsageError(f"survive={survive} is for several processes, of which some may be lost; leave it out")
+    if survive and not survive * parts_each < num_parts:
+        raise UsageError(
+            f"survive={survive} would leave nobody of {num_parts // parts_each} processes; give less than their number"
+        )
 
 
 def facts(program: Program, state: Mapping[str, Tensor], settings: RunSettings, training: Training) -> Facts:

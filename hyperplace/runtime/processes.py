@@ -1,7 +1,8 @@
 """The processes of a run: who has which parts, what they tell each other, and how all of them end when one does.
 
-Tensors between parts go by the transport. Here is what processes say beside it: through the store of torch.distributed
-whether they are about the same thing and that one has failed, and by a group of their own outputs, states and counts.
+Tensors between parts go by the transport. Here is what processes say beside it: through a store whether they are about
+the same thing, which only goes at the start, for the store is lost with the host that has it; with their signs of life
+that one has failed; and by a group of their own outputs, states and counts.
 
 Nothing is unpickled but what torch calls weights: tensors, numbers, texts, and lists and dicts of them.
 """
@@ -13,16 +14,19 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import PrefixStore, Store
+from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 
 from hyperplace.errors import TrainingError
+from hyperplace.runtime.heartbeat import DEAD_S, Heart
 
-ABORT = "abort"  # the store's key for why a run has ended
+ABORT = "abort"  # the store's key for why a run did not begin
+END = "end"  # what is said when one has ended: of a trainer after its name, and of all of a process
+MOST_ENDS = 8  # of trainers that are still said
 POLL_S = 0.05
 START_S = 300.0  # how long the others may take until they call compile: each may first read its own data
 NEVER = timedelta(days=365)  # gloo's own limit for a message; what hangs is found by the watch
@@ -30,65 +34,99 @@ ABORT_S = timedelta(milliseconds=1)
 CLOCK_ROUNDS = 20
 LOOK_S = 0.2
 PATIENCE_S = 4.0  # before whoever waits for others says so
-REASON_S = 2.0  # how long to look for what another process says of its end, once a connection is gone
+REASON_S = DEAD_S + 1.0  # how long to look for who is lost or has ended, once a connection is gone
 CONTROL_TAG = 2**31 - 1
 HEAD_BYTES = 64  # the call and the length of what follows
 
 _numbers = itertools.count()
 
+T = TypeVar("T")
+
 
 class Processes:
-    """One of several processes under torch.distributed, each with as many neighbouring parts.
+    """One of several processes, each with as many neighbouring parts.
 
-    There is a gloo group of its own for every trainer: what ends one breaks no other.
+    There is a gloo group of its own for every trainer: what ends one breaks no other. `members` are those that take
+    part, by their first numbers, as their hearts have them; here they are numbered anew.
     """
 
-    def __init__(self, num_parts: int, parts_each: int = 1) -> None:
-        self.number, self.size = dist.get_rank(), dist.get_world_size()
+    def __init__(
+        self,
+        num_parts: int,
+        parts_each: int = 1,
+        *,
+        heart: Heart,
+        store: Store,
+        members: Sequence[int] | None = None,
+    ) -> None:
+        self.heart = heart
+        self.members = tuple(range(heart.size) if members is None else members)
+        self.number, self.size = self.members.index(heart.number), len(self.members)
         self._parts_each = parts_each
         first = self.number * parts_each
         self.parts = tuple(range(first, min(first + parts_each, num_parts)))
-        self._store = PrefixStore(f"hyperplace/{next(_numbers)}", default_store())
+        self.name = str(next(_numbers))
+        self._store = PrefixStore(f"hyperplace/{self.name}", store)
         self.group: Any = None
         self.has_left = False
-        self._is_over = threading.Event()
+        self._is_over = False
+        self._news = threading.Event()
         self._watch: threading.Thread | None = None
         self._call: tuple[str, float] | None = None  # what this process waits in for others, and since when
-        self._said_wait = ""
         self._broken = ""  # why nothing can be said any more: what comes next would be taken for something else
 
     def home(self, part: int) -> int:
         return part // self._parts_each
 
-    def told(self, call: str, text: str, limit_s: float = START_S) -> list[str]:
+    def met(self, call: str, text: str) -> list[str]:
+        """Return what all say in the store; goes while the run begins."""
         self._store.set(f"{call}/{self.number}", text)
-        return [self._awaited(call, number, limit_s) for number in range(self.size)]
+        return self._watched(lambda: [self._awaited(call, number) for number in range(self.size)])
 
     def connect(self) -> None:
         """Connect everybody with everybody."""
-        self.group = dist.new_group(backend="gloo", timeout=NEVER)
+        self.group = self._watched(lambda: ProcessGroupGloo(self._store, self.number, self.size, NEVER))
 
-    def _awaited(self, call: str, number: int, limit_s: float) -> str:
-        deadline = time.monotonic() + limit_s
+    def _watched(self, work: Callable[[], T]) -> T:
+        return self.heart.watched(work, self.fault)
+
+    def _awaited(self, call: str, number: int) -> str:
+        deadline = time.monotonic() + START_S
         while not self._store.check([key := f"{call}/{number}"]):
-            if reason := self.reason():
-                raise TrainingError(reason)
+            if fault := self.fault():
+                raise fault
             if time.monotonic() > deadline:
-                raise TrainingError(f"rank {number} has not come to {call}() within {limit_s:.0f} s")
+                raise TrainingError(f"rank {number} has not come to {call}() within {START_S:.0f} s")
             time.sleep(POLL_S)
         return self._store.get(key).decode()
 
-    def reason(self) -> str:
+    def told(self, call: str, text: str, limit_s: float) -> list[str]:
+        self.heart.say(key := f"{self.name}/{call}", text)
+        deadline = time.monotonic() + limit_s
+        while not set(self.members) <= self.heart.said(key).keys():
+            if fault := self.fault():
+                raise fault
+            if time.monotonic() > deadline:
+                raise TrainingError(f"not all ranks have come to {call}() within {limit_s:.0f} s")
+            time.sleep(POLL_S)
+        said = self.heart.said(key)
+        return [said[member] for member in self.members]
+
+    def fault(self) -> TrainingError | None:
         """Return why the run has ended, in the words of whoever ended it first; nothing while it goes on."""
-        for store in (self._store, default_store()):
-            if store.check([ABORT]):
-                return str(store.get(ABORT).decode())
-        return ""
+        for key in (f"{END}/{self.name}", END):
+            if said := self.heart.said(key):
+                # One's own come last: whoever ends because another has says so in its words.
+                return TrainingError(min(said.items(), key=lambda one: one[0] == self.heart.number)[1])
+        return self.heart.fault(self.members)
+
+    def slow(self) -> list[str]:
+        late = self.heart.slow().items()
+        return [f"{self.heart.place_of(member)} took up to {seconds:.1f} s to answer" for member, seconds in late]
 
     def tell_end(self, reason: str) -> None:
         if not self.has_left:
-            with suppress(RuntimeError):  # the store has gone with the process that had it
-                say_end(self._store, reason)
+            say_end(self.heart, self.name, reason)
 
     def leave(self) -> None:
         self.has_left = True
@@ -97,36 +135,39 @@ class Processes:
                 self.exchange("close", None)
 
     def watch(self, look: Callable[[], None]) -> None:
-        """Look every now and then, until this process has left."""
+        """Look every now and then, and when there is news, until this process has left."""
+        self.heart.listen(self._news.set)
+        self.heart.note_trainer()
         self._watch = threading.Thread(target=self._watching, args=(look,), name="hyperplace lookout", daemon=True)
         self._watch.start()
 
     def _watching(self, look: Callable[[], None]) -> None:
-        while not self._is_over.wait(LOOK_S):
-            look()
+        while not self._is_over:
+            self._news.wait(LOOK_S)
+            self._news.clear()
+            if not self._is_over:
+                look()
 
     def end(self, limit_s: float) -> None:
         """Give back the connections and the thread."""
-        self.has_left = True
-        self._is_over.set()
-        if self._watch and self._watch is not threading.current_thread():
-            self._watch.join(limit_s)
-        if self.group is not None and dist.is_initialized():
-            dist.destroy_process_group(self.group)
+        self.has_left = self._is_over = True
+        self.heart.unlisten(self._news.set)
+        self._news.set()
+        if self._watch:
+            self.heart.note_trainer(has_ended=True)
+            if self._watch is not threading.current_thread():
+                self._watch.join(limit_s)
+            self._watch = None
+        self.heart.say(f"{self.name}/wait", "")
         self.group = None
 
     def all_waits(self, wait: str) -> tuple[str, ...]:
         """Say what this process waits for, and return what all say; nothing if one does not wait."""
         if self._call and time.monotonic() - self._call[1] > PATIENCE_S:
             wait = f"waits for the others in {self._call[0]}()"
-        if wait != self._said_wait:
-            self._store.set(f"wait/{self.number}", wait)
-            self._said_wait = wait
-        if not wait:
-            return ()
-        keys = [f"wait/{number}" for number in range(self.size)]
-        waits = tuple(self._store.get(key).decode() if self._store.check([key]) else "" for key in keys)
-        return waits if all(waits) else ()
+        self.heart.say(key := f"{self.name}/wait", wait)
+        said = self.heart.said(key)
+        return tuple(said[member] for member in self.members) if set(self.members) <= said.keys() else ()
 
     def clock_ahead_ns(self) -> int:
         if self.number == 0:
@@ -159,15 +200,15 @@ class Processes:
         except RuntimeError:
             return
 
-    def lost(self, number: int) -> str:
-        """Return why a connection to a process may have broken: what it or another has said, if anything."""
+    def lost(self, number: int) -> TrainingError:
+        """Return why a connection to a process may have broken: who is lost, or what one has said, if anything."""
         deadline = time.monotonic() + REASON_S
         while time.monotonic() < deadline and not self.has_left:
-            with suppress(RuntimeError):  # the store may be gone too
-                if reason := self.reason():
-                    return reason
+            if fault := self.fault():
+                return fault
+            self.heart.beat()  # a process that has ended refuses it
             time.sleep(POLL_S)
-        return f"rank {number} was lost: its connection has closed without a word"
+        return TrainingError(f"{self.heart.place_of(self.members[number])} has closed its connection without a word")
 
     def gather(self, call: str, content: Any) -> list[Any]:
         if self.number:
@@ -203,10 +244,10 @@ class Processes:
         ]
 
     def _isend(self, tensor: Tensor, target: int) -> Any:
-        return dist.isend(tensor, group=self.group, group_dst=target, tag=CONTROL_TAG)
+        return self.group.send([tensor], target, CONTROL_TAG)
 
     def _irecv(self, buffer: Tensor, source: int, tag: int) -> Any:
-        return dist.irecv(buffer, group=self.group, group_src=source, tag=tag)
+        return self.group.recv([buffer], source, tag)
 
     def _end_send(self, call: str, pending: Sequence[tuple[int, Any, Tensor]]) -> None:
         for target, work, _ in pending:
@@ -237,7 +278,7 @@ class Processes:
         try:
             return operation()
         except RuntimeError:
-            raise TrainingError(self.lost(number)) from None
+            raise self.lost(number) from None
         finally:
             self._call = None
 
@@ -248,6 +289,10 @@ def default_store() -> Store:
     return store
 
 
-def say_end(store: Store, reason: str) -> None:
-    """Write why a run has ended, unless somebody has said so before."""
-    store.compare_set(ABORT, "", reason)
+def say_end(heart: Heart, name: str, reason: str) -> None:
+    """Let all hear why a trainer has ended, unless somebody has said so before; of older ones no more is said."""
+    key = f"{END}/{name}"
+    if not heart.said(key):
+        heart.say(key, reason)
+        for old in heart.own_keys(f"{END}/")[:-MOST_ENDS]:
+            heart.say(old, "")

@@ -7,13 +7,14 @@ parts it knows what they send. What it has to say goes out as values, so it may 
 import queue
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from hyperplace.runtime.clipping import SharedNorm
 from hyperplace.runtime.commands import Command, Load, Predict, Tick, Update
-from hyperplace.runtime.criterion import PiecewiseLoss, check_reach
+from hyperplace.runtime.criterion import JUDGED, PiecewiseLoss, check_reach
 from hyperplace.runtime.journal import Journal
 from hyperplace.runtime.passes import InFlight, Roots, check_finite, nothing_saved
 from hyperplace.runtime.pieces import cut
@@ -42,6 +43,22 @@ class Options:
     check_nan: bool
 
 
+class Cuts(Protocol):
+    """Who takes copies of what a part has; buddies.py has the one there is."""
+
+    def before(self, batch: int) -> None:
+        """Take note that a segment of a mini-batch is about to run forward."""
+
+    def after(self, batch: int) -> None:
+        """Take note that it has."""
+
+    def updated(self) -> None:
+        """Take note of an update."""
+
+    def take(self) -> None:
+        """Take a copy now."""
+
+
 class Rank:
     """Run one part: `part` has its code, the program its tables."""
 
@@ -63,13 +80,19 @@ class Rank:
         self.journal = journal
         self.commands: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self.num_batches = 0  # before the updates that `weights` counts
-        self._table, self._messages = program.parts[self.number], program.messages
-        self._segments = self._table.segments
+        self.table, self._messages = program.parts[self.number], program.messages
+        self._segments = self.table.segments
         self._actions, self._endpoint, self._norm = actions, endpoint, norm
         self._options, self._tell = options, tell
         self._kinds = {action.kind for action in actions}
         self._in_flight: dict[int, InFlight] = {}
         self._piecewise = PiecewiseLoss(options.loss)
+        self.cuts: Cuts | None = None  # where copies are kept for the case that a host is lost
+
+    @property
+    def num_done(self) -> int:
+        """Mini-batches whose updates are done."""
+        return self.num_batches + self.weights.number
 
     def run(self) -> None:
         """Follow commands until told to stop; a fault is told, and goes no further."""
@@ -80,7 +103,7 @@ class Rank:
         except Stopped:
             pass
         except BaseException as fault:  # a rank's edge: whatever it is, it must reach the caller
-            self._tell(Fault.of(self.number, self._table, self.journal.now, self.part.step, fault))
+            self._tell(Fault.of(self.number, self.table, self.journal.now, self.part.step, fault))
         finally:
             self._in_flight.clear()
 
@@ -170,6 +193,8 @@ class Rank:
         with self._endpoint.transport.writing(self.number, together=self._options.updates_together):
             self.journal.timed("update", lambda: self.weights.update(version))
         self.replicas.publish()
+        if self.cuts:
+            self.cuts.updated()
 
     def _load(self, command: Load) -> None:
         self.journal.begin("load", 0, command.num_batches)
@@ -179,12 +204,18 @@ class Rank:
             if command.saved:
                 give_back(command.saved, self.weights)
             self.num_batches = command.num_batches - self.weights.number
+        if self.cuts:
+            self.cuts.take()
 
     def _forward(self, live: InFlight, index: int) -> None:
         segment = self._segments[index]
         self.journal.begin("forward", index, live.batch.number)
         arguments = self._prepare(live, index)
+        if self.cuts:
+            self.cuts.before(live.batch.number)
         results = self.journal.timed("forward", lambda: self._run(live, index, arguments))
+        if self.cuts:
+            self.cuts.after(live.batch.number)
         if self._options.check_nan:
             check_finite(results, lambda: self._call(live, index, arguments))
         live.runs[index] = (arguments, [] if segment.recomputes else results)
@@ -202,7 +233,7 @@ class Rank:
     def _prepare(self, live: InFlight, index: int) -> list[Tensor]:
         """Return a segment's arguments, with the part told about the mini-batch's rows and the weights it sees."""
         self.part.num_rows, self.part.step = live.batch.num_rows, ("", "")
-        used = self._table.weights_of(index)
+        used = self.table.weights_of(index)
         self.replicas.show(live.version, used)
         self.weights.show(live.version, [name for name in used if name in self.weights.parameters])
         return [self._argument(live, take) for take in self._segments[index].takes]
@@ -261,6 +292,7 @@ class Rank:
         leaves = [output.detach().requires_grad_(_learns(output)) for output in outputs]
         assert self._options.loss is not None
         self.journal.begin("loss", self.journal.now.segment, live.batch.number)
+        JUDGED.batch = live.batch.number
         with within(live.batch.autocasts):
             loss = self._options.loss(leaves, live.batch.target)
             check_reach(loss, leaves)
@@ -302,7 +334,7 @@ class Rank:
         if argument.grad is not None:
             before = live.gradients.get(name)
             live.gradients[name] = argument.grad if before is None else before + argument.grad
-        if isinstance(take, Receive) and self._table.first_takers[take.message] == index:
+        if isinstance(take, Receive) and self.table.first_takers[take.message] == index:
             del live.values[name]
             message = self._messages[take.message]
             if message.learns:

@@ -29,6 +29,8 @@ class RunSettings:
     check_nan: bool = False
     record: bool = False  # keep a timeline
     cluster: Cluster | None = None  # whose network the order of actions makes allowance for
+    survive: int = 0  # hosts that may be lost, one after the other
+    survive_every: int = 20  # updates between copies for the case that one is
 
     def __post_init__(self) -> None:
         if faults := list(self._faults()):
@@ -40,6 +42,8 @@ class RunSettings:
         yield from count_faults("in_flight", self.in_flight)
         yield from count_faults("micro_batches", self.micro_batches)
         yield from count_faults("seed", self.seed, least=0)
+        yield from count_faults("survive", self.survive, least=0)
+        yield from count_faults("survive_every", self.survive_every)
         if self.threads is not None:
             yield from count_faults("threads", self.threads)
         if self.schedule == "async" and self.micro_batches != 1:

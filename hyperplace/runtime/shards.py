@@ -34,20 +34,26 @@ Shard = Mapping[str, Any]  # what one part brings to a checkpoint
 
 
 def shard_of(trainer: Trainer, rank: Rank) -> Shard:
+    """Return what one part of a trainer has; the first brings along what no part has."""
+    rest = trainer.state.rest if rank.number == 0 else {}
+    return shard_of_rank(rank, trainer.held(rank)) | {"rest": rest}
+
+
+def shard_of_rank(rank: Rank, held: Mapping[str, Tensor]) -> dict[str, Any]:
     """Return what one part has: tensors by attribute, and what its optimizer, scheduler and average remember."""
     weights, optimizer = rank.weights, rank.weights.optimizer
-    owned, held = weights.parameters.items(), trainer.program.parts[rank.number].held
+    owned, pieces = weights.parameters.items(), rank.table.held
     return {
         "part": rank.number,
-        "pieces": {name: [piece.name, list(piece.shape), piece.index, piece.dtype] for name, piece in held.items()},
-        "held": trainer.held(rank),
-        "rest": trainer.state.rest if rank.number == 0 else {},
+        "pieces": {name: [piece.name, list(piece.shape), piece.index, piece.dtype] for name, piece in pieces.items()},
+        "held": dict(held),
+        "rest": {},
         "optimizer": {name: optimizer.state.get(one, {}) for name, one in owned} if optimizer else {},
         "groups": [settings_of(group) for group in optimizer.param_groups] if optimizer else [],
         "scheduler": weights.scheduler.state_dict() if weights.scheduler else None,
         "average": {name: one.detach() for name, one in weights.averaged().items()} if weights.average else None,
         "num_averaged": int(weights.average.n_averaged) if weights.average else 0,
-        "num_batches": rank.num_batches + weights.number,
+        "num_batches": rank.num_done,
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from hyperplace.errors import TrainingError, UsageError
+from hyperplace.errors import HostLost, TrainingError, UsageError
 from hyperplace.runtime.calls import Calls, one_at_a_time
 from hyperplace.runtime.commands import Batch, Command, Load, Predict, Tick, Update
 from hyperplace.runtime.crew import Crew, end_all, made_ranks, tell
@@ -90,6 +90,7 @@ class Trainer:
         self._num_given = 0  # commands to wait for
         self._tick = self._num_predictions = 0
         self._is_closed = self._has_said_end = False
+        self._is_filled = False  # a batch was given since the pipe last ran dry
         # Mini-batches whose loss is to come, each with its command's number.
         self._unknown: deque[tuple[int, int]] = deque()
         self._crew = Crew(self.ranks, self._transport, self._progress)
@@ -101,9 +102,11 @@ class Trainer:
 
     def __exit__(self, kind: object, fault: BaseException | None, *rest: object) -> None:
         try:
-            if fault is not None:
+            if isinstance(fault, HostLost):
+                pass  # of which all hear without being told
+            elif fault is not None:
                 self.world.tell_end(f"rank {self.world.number} ended with {type(fault).__name__}: {fault}")
-            elif not (self._is_closed or self._has_said_end):
+            elif not self.is_over:
                 self.flush()
         finally:
             self.close()
@@ -158,6 +161,8 @@ class Trainer:
 
     def _enter(self, batch: Batch | None) -> None:
         """Begin a tick, with a new batch or not."""
+        if batch is not None:
+            self._is_filled = True
         self._give(Tick(self._tick, batch), is_waited_for=batch is not None)
         self._tick += 1
 
@@ -209,19 +214,18 @@ class Trainer:
         self._flush()
 
     def _flush(self) -> None:
-        is_idle = self._num_given <= self._progress.num_finished
-        if not (self._is_closed and is_idle):
+        if not (self._is_closed and self._num_given <= self._progress.num_finished):
             self._check_open()
-        if not is_idle:
+        # By what was given, and not by how far the parts here are: all processes must count the same ticks.
+        if self._is_filled and not self._is_closed:
             self._drain()
-        elif not self._is_closed:  # the parts here have done all, but the losses may not have been asked for
-            self._wait_for(self._num_given)
         self.calls.note_order(is_done=True)
 
     def _drain(self) -> None:
         for _ in range(self.schedule.drain):
             self._enter(None)
         self._wait_for(self._num_given)
+        self._is_filled = False
 
     @one_at_a_time
     def predict(self, *given: Any, training: bool = False) -> Any:
@@ -269,6 +273,10 @@ class Trainer:
         held = {part: {**tensors, **averaged[part]} for part, tensors in self._held().items()}
         return self._shown(self._whole("averaged_state_dict", held))
 
+    def outlive(self, run: "Callable[[Trainer], T]", **does: bool) -> T:
+        """Return what a call of all processes gives; a Survivor makes it again where a host is lost meanwhile."""
+        return run(self)
+
     @one_at_a_time
     def settled(self, read: Callable[[], T]) -> T:
         """Return what `read` finds, called when nothing writes weights: for what is read with them."""
@@ -296,7 +304,7 @@ class Trainer:
     @property
     def num_finished(self) -> int:
         """Mini-batches whose updates all parts have done."""
-        return min(rank.num_batches + rank.weights.number for rank in self.ranks)
+        return min(rank.num_done for rank in self.ranks)
 
     def _settle(self) -> None:
         """Finish what is under way; where that cannot be, wait only until no part writes its weights any more."""
@@ -374,6 +382,18 @@ class Trainer:
                 self.world.tell_end(f"rank {self.world.number} was told to stop")
             self._is_closed = True
             self._crew.stop()
+
+    copied_bytes = 0  # to other hosts, for the case that this one is lost: a Survivor does
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was closed, or has told the caller why it can do no more."""
+        return self._is_closed or self._has_said_end
+
+    def abandon(self) -> None:
+        """End all threads without a word to the other processes, who do the same."""
+        self._is_closed = True
+        self._crew.end(JOIN_S)
 
     def close(self) -> None:
         """End all threads; the weights stay readable. Goes at any time, from any thread."""

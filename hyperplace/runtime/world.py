@@ -31,6 +31,9 @@ class World(Protocol):
     def clock_ahead_ns(self) -> int:
         """Return by how much this process's clock shows more than the first one's."""
 
+    def slow(self) -> list[str]:
+        """Say which processes have been slow to show signs of life."""
+
     def tell_end(self, reason: str) -> None:
         """Let all others know why the run has ended."""
 
@@ -63,6 +66,9 @@ class Alone:
 
     def clock_ahead_ns(self) -> int:
         return 0
+
+    def slow(self) -> list[str]:
+        return []
 
     def tell_end(self, reason: str) -> None:
         """Nobody else is there."""

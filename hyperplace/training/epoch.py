@@ -119,14 +119,14 @@ class Epoch:
     def run(self) -> Snapshot | None:
         """Train on what is left of the epoch and test; None if stopped, with the progress made."""
         self._begin, self._rows_given = time.perf_counter(), 0
-        self.judge.num_right = self.judge.num_rows = 0
+        self.judge.forget()
         try:
             self._train()
         finally:
             taken = time.perf_counter() - self._begin
             self.progress.seconds += taken
-        self.judge.num_right, self.judge.num_rows = self.learner.total(self.judge.num_right, self.judge.num_rows)
-        shown = self._snapshot(taken)
+        right, rows = self.learner.total(self.judge.num_right, self.judge.num_rows)
+        shown = replace(self._snapshot(taken), accuracy=right / rows if rows else 0.0)
         accuracy = None if self.is_stopped() else self.test()
         if accuracy is None:
             return None

@@ -65,7 +65,7 @@ class Halt:
     the first of them is.
     """
 
-    def __init__(self, world: World, end_now: Callable[[], None]) -> None:
+    def __init__(self, world: Callable[[], World], end_now: Callable[[], None]) -> None:
         self._world, self._end_now = world, end_now
         self._num_passed = 0
         self._limit: float = math.inf  # of places to pass
@@ -85,8 +85,8 @@ class Halt:
         with self._changed:
             self._limit = limit = self._num_passed
         try:
-            limit = max(map(int, self._world.told("stop", str(limit), AGREE_S)))
-        except (TrainingError, RuntimeError):  # RuntimeError: the store has gone with the process that had it
+            limit = max(map(int, self._world().told("stop", str(limit), AGREE_S)))
+        except TrainingError:
             self._end_now()
         with self._changed:
             self._limit, self._is_agreed = limit, True

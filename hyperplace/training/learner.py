@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from hyperplace.runtime.criterion import JUDGED
 from hyperplace.values.ranges import Range
 
 
@@ -87,13 +88,27 @@ class Judge:
     """Cross entropy that also counts right answers; the outputs are seen nowhere else."""
 
     def __init__(self) -> None:
-        self.num_right = self.num_rows = 0
+        self._counts: dict[int, tuple[int, int]] = {}  # right answers and rows, by mini-batch
+
+    @property
+    def num_right(self) -> int:
+        return sum(right for right, _ in list(self._counts.values()))
+
+    @property
+    def num_rows(self) -> int:
+        return sum(rows for _, rows in list(self._counts.values()))
+
+    def forget(self, first: int = 0) -> None:
+        """Forget what was counted in mini-batches from this one on: they begin anew, or are computed again."""
+        for batch in [batch for batch in self._counts if batch >= first]:
+            del self._counts[batch]
 
     def __call__(self, outputs: Any, target: Tensor) -> Tensor:
         logits = outputs[0] if isinstance(outputs, tuple) else outputs
         if torch.is_grad_enabled():  # not where the loss is only checked
-            self.num_right += int((logits.detach().argmax(1) == target.to(logits.device)).sum())
-            self.num_rows += len(target)
+            right = int((logits.detach().argmax(1) == target.to(logits.device)).sum())
+            before = self._counts.get(JUDGED.batch, (0, 0))
+            self._counts[JUDGED.batch] = (before[0] + right, before[1] + len(target))
         return functional.cross_entropy(logits, target.to(logits.device))
 
     @property

@@ -13,6 +13,7 @@ from torch import nn
 from hyperplace import api
 from hyperplace.errors import FileError, TrainingError, UsageError
 from hyperplace.runtime.checkpoint import read_for, restore, save_checkpoint
+from hyperplace.runtime.survivor import Survivor
 from hyperplace.training.epoch import Epoch, OnSnapshot, Progress, Snapshot
 from hyperplace.training.interrupt import Halt, Interrupt
 from hyperplace.training.learner import Judge
@@ -23,8 +24,7 @@ from hyperplace.values.plan import Plan
 from hyperplace.values.timeline import Timeline
 
 if TYPE_CHECKING:
-    from hyperplace.runtime import Trainer
-
+    from hyperplace.runtime.checkpoint import Trains
 OnEpoch = Callable[[Snapshot, list[HistoryRow]], None]  # how it ended, and all rows so far
 
 
@@ -37,7 +37,9 @@ class Outcome:
     signal: int | None
     num_steps: int
     staleness: tuple[float, ...]  # mean, per part, of this run's updates
-    moved_bytes: int  # between parts, in this run
+    moved_bytes: int  # between parts, in this run, or since the last host was lost
+    copied_bytes: int = 0  # to other hosts, with --survive
+    slow: tuple[str, ...] = ()  # hosts that showed signs of life late, in words
 
 
 def method_name(plan: Plan, flow: Flow) -> str:
@@ -47,7 +49,7 @@ def method_name(plan: Plan, flow: Flow) -> str:
     return f"k={plan.settings.k} {flow.schedule}{many}{stash}"
 
 
-def make_trainer(model: nn.Module, plan: Plan, settings: TrainSettings, flow: Flow, judge: Judge) -> "Trainer":
+def make_trainer(model: nn.Module, plan: Plan, settings: TrainSettings, flow: Flow, judge: Judge) -> "Trains":
     """Return a trainer with plain SGD."""
     num_parts = plan.settings.k
     words = vars(flow) | {"devices": flow.devices_for(num_parts)}
@@ -72,14 +74,20 @@ def train(
     on_step: OnSnapshot = lambda shown: None,
     on_epoch: OnEpoch = lambda shown, rows: None,
     on_timeline: Callable[[Timeline], None] = lambda timeline: None,
+    on_change: Callable[[str, bool], None] = lambda words, is_first: None,
 ) -> Outcome:
     """Train until all epochs are done or Ctrl-C is pressed; either way the checkpoint holds all that is finished.
 
-    SIGTERM is as Ctrl-C. `on_ready` is called once nothing can be wrong with model, plan, settings and checkpoint.
+    SIGTERM is as Ctrl-C. Where a host was lost, `on_change` gets the words for it, and whether this is the first
+    process now, which has the checkpoint and the figures. `on_ready` is called once nothing can be wrong with model,
+    plan, settings and checkpoint.
     """
     judge = Judge()
     with make_trainer(model, plan, settings, flow, judge) as trainer, _interrupt(trainer) as (interrupt, is_stopped):
         progress = Progress(method_name(plan, flow))
+        if isinstance(trainer, Survivor):
+            trainer.on_return = judge.forget
+            trainer.on_change = lambda change: on_change(str(change), trainer.world.number == 0)
         if resume:
             _resume(trainer, checkpoint, settings, progress, len(sets.train))
         on_ready()
@@ -97,18 +105,18 @@ def train(
 
 
 @contextmanager
-def _interrupt(trainer: "Trainer") -> Iterator[tuple[Interrupt, Callable[[], bool]]]:
+def _interrupt(trainer: "Trains") -> Iterator[tuple[Interrupt, Callable[[], bool]]]:
     """Hand out what signals do in the block, and what says whether to stop: of several processes all at one place."""
     if trainer.world.size == 1:
         with Interrupt(trainer.stop) as interrupt:
             yield interrupt, lambda: interrupt.is_wanted
     else:
-        halt = Halt(trainer.world, trainer.stop)
+        halt = Halt(lambda: trainer.world, trainer.stop)
         with Interrupt(trainer.stop, 0.0, halt.agree) as interrupt:
             yield interrupt, halt.is_here
 
 
-def _run_or_end(epoch: Epoch, trainer: "Trainer", interrupt: Interrupt) -> Snapshot | None:
+def _run_or_end(epoch: Epoch, trainer: "Trains", interrupt: Interrupt) -> Snapshot | None:
     """Run the epoch; where that cannot end in time, count what every part has finished."""
     given_before = trainer.num_finished - epoch.progress.num_steps
     try:
@@ -120,18 +128,22 @@ def _run_or_end(epoch: Epoch, trainer: "Trainer", interrupt: Interrupt) -> Snaps
         return None
 
 
-def _outcome(trainer: "Trainer", progress: Progress, number: int | None) -> Outcome:
-    means = trainer.world.exchange("staleness", [part.mean for part in trainer.staleness])
+def _outcome(trainer: "Trains", progress: Progress, number: int | None) -> Outcome:
+    means = trainer.outlive(
+        lambda one: one.world.exchange("staleness", [part.mean for part in one.staleness]), flushes=False
+    )
     staleness = tuple(mean for some in means for mean in some)
-    moved = sum(trainer.moved_bytes().values())
-    return Outcome(tuple(progress.rows), number is not None, number, progress.num_steps, staleness, moved)
+    moved, slow = sum(trainer.moved_bytes().values()), tuple(trainer.world.slow())
+    copied = trainer.total(trainer.copied_bytes)[0]
+    rows, is_interrupted = tuple(progress.rows), number is not None
+    return Outcome(rows, is_interrupted, number, progress.num_steps, staleness, moved, copied, slow)
 
 
 def _extra(settings: TrainSettings, progress: Progress) -> dict[str, Any]:
     return {"settings": settings.kept, "progress": asdict(progress)}
 
 
-def _resume(trainer: "Trainer", path: Path, settings: TrainSettings, progress: Progress, num_images: int) -> None:
+def _resume(trainer: "Trains", path: Path, settings: TrainSettings, progress: Progress, num_images: int) -> None:
     """Go on from a checkpoint, which another plan of the model may have made."""
     content = read_for(trainer, path)
     try:

@@ -68,12 +68,20 @@ class Flow:
     parts_per_process: int = 1  # under torchrun
     cluster: Cluster | None = None  # whose network it makes allowance for
     record: bool = False  # keep a timeline
+    survive: int = 0  # hosts that may be lost, one after the other
+    survive_every: int = 20  # updates between copies for that case
 
     def __post_init__(self) -> None:
         from hyperplace.runtime import RunSettings, device_faults
 
         # The runtime's own checks, before a plan is searched for rather than after.
-        RunSettings(self.schedule, self.in_flight, self.micro_batches or 1)
+        RunSettings(
+            self.schedule,
+            self.in_flight,
+            self.micro_batches or 1,
+            survive=self.survive,
+            survive_every=self.survive_every,
+        )
         if self.recompute not in (NONE, ALL):
             parsed_chosen(self.recompute)
         if self.micro_batches is not None and self.micro_batches < 1:

@@ -1,6 +1,6 @@
 """What a part needs of its device's memory while it trains, by what for."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 # Tensors of a parameter's size that an optimizer keeps for each.
 OPTIMIZER_STATES = {"sgd": 0, "momentum": 1, "rmsprop": 1, "adagrad": 1, "adam": 2, "adamw": 2}
@@ -17,10 +17,13 @@ class PartMemory:
     activations: int  # kept for backward passes, with what was received
     messages: int  # come, and not yet taken
     working: int  # gradients of what a layer makes and of what it reads, while it runs backward, or that are added up
+    copied: int = 0  # sent to another host each time where one may be lost (--survive); not part of the total
 
     @property
     def total(self) -> int:
-        return sum(getattr(self, one.name) for one in fields(self))
+        """What a device must have; with --survive up to three copies, here and of another part, beside it."""
+        trained = self.weights + self.gradients + self.optimizer + self.stashed
+        return trained + self.activations + self.messages + self.working
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from hyperplace.errors import TrainingError
 from hyperplace.runtime.commands import Batch, Command, Predict, Tick, Update
 from hyperplace.runtime.processes import PATIENCE_S, Processes
 from hyperplace.runtime.transport import (
@@ -158,7 +156,7 @@ class Network:
         if not buffer.numel():  # nothing travels
             return None
         source = self._processes.home(key.source)
-        return self._tried(source, lambda: dist.irecv(_flat(buffer), source, self._group, self._tag(key, is_head)))
+        return self._tried(source, lambda: self._group.recv([_flat(buffer)], source, self._tag(key, is_head)))
 
     @property
     def _group(self) -> Any:
@@ -189,7 +187,7 @@ class Network:
             raise Stopped
         target = self._processes.home(key.target)
         flat = _flat(tensor)
-        work = self._tried(target, lambda: dist.isend(flat, target, self._group, self._tag(key, is_head)))
+        work = self._tried(target, lambda: self._group.send([flat], target, self._tag(key, is_head)))
         self._pending.put((work, flat))
 
     def receive(self, key: Key) -> Tensor | None:
@@ -224,7 +222,7 @@ class Network:
         except RuntimeError:
             if self.is_stopped:
                 raise Stopped from None
-            raise TrainingError(self._processes.lost(process)) from None
+            raise self._processes.lost(process) from None
 
     def spread(self, batch: int, loss: Tensor) -> bool:
         """Tell all processes a mini-batch's loss, its dtype beside it.

@@ -44,6 +44,7 @@ def memory(
             + (1 if micro_batches else depth) * _updates(program, p, loans, cluster),
             working=2 * _largest(part) * rows // program.batch
             + (_adding(p, part, loans) if (micro_batches or 1) > 1 else 0),
+            copied=_bytes(part.held) + OPTIMIZER_STATES[optimizer] * _bytes(part.owned),
         )
         for p, part in enumerate(program.parts)
     )

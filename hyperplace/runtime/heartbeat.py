@@ -1,0 +1,345 @@
+"""Signs of life between processes, and with them the few words that all must hear: who was lost, why a run has ended.
+
+Every process beats to every other by UDP, twice a second, and each beat carries all that it has to say: a lost one is
+made good by the next, and whoever is only slow is heard late instead of never, where a stream would stall. Nothing
+passes through a third host, so whichever is lost, the others still hear each other; the store of torch.distributed
+goes with the host that has it.
+
+A process that has ended is known at once, for its host refuses the next beat; one that is stopped, or whose cable is
+pulled, once it has been silent for some seconds.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from hyperplace.errors import HostLost, TrainingError
+
+BEAT_S = 0.5
+DEAD_S = 3.0  # of silence while a model is trained
+BUSY_S = 10.0  # while it is read, captured or compiled: what loads libraries or exports holds Python's lock for long
+SLOW_S = 1.0  # of silence, or until an answer, of a process that lives
+LOOK_S = 0.1
+MOST_BYTES = 60_000  # of a beat, as UDP has it
+MOST_CHARS = 1000  # of one of the words it carries
+BUSY, BYE, LOST = "busy", "bye", "lost/"
+INTERFACE, MASTER = "GLOO_SOCKET_IFNAME", "MASTER_ADDR"
+CUT_OFF = (errno.ENETUNREACH, errno.ENETDOWN)
+SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
+
+T = TypeVar("T")
+
+
+@dataclass
+class Peer:
+    """What is known of another process."""
+
+    number: int
+    socket: socket.socket
+    place: str = ""  # its host's name and address
+    said: dict[str, str] = field(default_factory=dict)
+    heard: float = 0.0  # when, by this process's clock; 0 before the first beat
+    stamp: float = 0.0  # on its last beat
+    worst_s: float = 0.0  # the longest silence, or wait for an answer, so far
+
+    @property
+    def has_left(self) -> bool:
+        return BYE in self.said
+
+    @property
+    def limit_s(self) -> float:
+        """How long it may be silent before it is taken to be dead."""
+        return BUSY_S if BUSY in self.said or not self.heard else DEAD_S
+
+    def note(self, seconds: float) -> None:
+        self.worst_s = max(self.worst_s, seconds)
+
+    def __str__(self) -> str:
+        return f"rank {self.number} on host {self.place}"
+
+
+class Heart:
+    """This process's signs of life, and what it hears of the others; they know each other by their first numbers."""
+
+    def __init__(self, number: int, size: int) -> None:
+        self.number, self.size = number, size
+        self._home = _own_address()
+        # A socket for each pair: one that is connected to its peer is told when there is nobody any more.
+        self._peers = {
+            other: Peer(other, socket.socket(_family(self._home), socket.SOCK_DGRAM))
+            for other in range(size)
+            if other != number
+        }
+        for peer in self._peers.values():
+            peer.socket.bind(("", 0))
+            peer.socket.setblocking(False)
+        self._place = f"{socket.gethostname()} ({self._home})"
+        self._said: dict[str, str] = {BUSY: BUSY}
+        self._num_running = 0  # trainers
+        self._lost: dict[int, str] = {}
+        self._cut_off_since = self._begun = 0.0
+        self._own_fault = ""
+        self._run = ""
+        self._is_over = threading.Event()
+        self._listeners: list[Callable[[], None]] = []
+        self._thread = threading.Thread(target=self._live, name="hyperplace beats", daemon=True)
+
+    @property
+    def address(self) -> str:
+        """Where the others find this process: what each must be told before `start`."""
+        ports = {other: peer.socket.getsockname()[1] for other, peer in self._peers.items()}
+        return json.dumps({"home": self._home, "place": self._place, "ports": ports})
+
+    def start(self, addresses: Sequence[str]) -> None:
+        """Begin to beat, with the addresses of all."""
+        self._run = hashlib.sha256("\n".join(addresses).encode()).hexdigest()[:16]
+        for other, peer in self._peers.items():
+            known = json.loads(addresses[other])
+            home = known["home"]
+            if other == 0 and _is_local(home) and not _is_local(self._home):
+                home = os.environ.get(MASTER, home)  # by the name that a host has in its own list it may be itself
+            peer.place = str(known["place"])
+            peer.socket.connect((home, known["ports"][str(self.number)]))
+        self._begun = time.monotonic()
+        self._thread.start()
+
+    def place_of(self, number: int) -> str:
+        """Return what a process is called in messages: its number and its host."""
+        return f"rank {number} on host {self._place}" if number == self.number else str(self._peers[number])
+
+    def home_of(self, number: int) -> str:
+        """Return the address at which a process can be reached."""
+        return self._home if number == self.number else str(self._peers[number].socket.getpeername()[0])
+
+    def note_trainer(self, *, has_ended: bool = False) -> None:
+        """Note that a trainer is made, or has ended; without one a process is given more time."""
+        self._num_running += -1 if has_ended else 1
+        self.say(BUSY, "" if self._num_running else BUSY)
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call this whenever somebody has something new to say or is lost; it may not wait for anything."""
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[], None]) -> None:
+        with suppress(ValueError):
+            self._listeners.remove(listener)
+
+    def say(self, key: str, text: str) -> None:
+        """Let all others hear a text from now on; an empty one is forgotten."""
+        if self._said.get(key, "") == text[:MOST_CHARS]:
+            return
+        if text:
+            self._said[key] = text[:MOST_CHARS]
+        else:
+            self._said.pop(key, None)
+        self.beat()
+
+    def said(self, key: str) -> dict[int, str]:
+        """Return what is being said under a key, by process."""
+        found = {peer.number: peer.said[key] for peer in self._peers.values() if key in peer.said}
+        return found | ({self.number: self._said[key]} if key in self._said else {})
+
+    def own_keys(self, prefix: str) -> list[str]:
+        """Return the keys under which this process says something, the oldest first."""
+        return [key for key in self._said if key.startswith(prefix)]
+
+    @property
+    def lost(self) -> dict[int, str]:
+        """Why each process that is lost is taken to be so."""
+        return dict(self._lost)
+
+    def fault(self, among: Sequence[int]) -> TrainingError | None:
+        """Return that this process is cut off, or that some of the others are lost; nothing while all live."""
+        if self._own_fault:
+            return TrainingError(self._own_fault)
+        lost = [number for number in among if number in self._lost]
+        if not lost:
+            return None
+        said = "; ".join(f"{self.place_of(number)} was lost: {self._lost[number]}" for number in lost)
+        return HostLost(said)
+
+    def all_say(self, keys: Collection[str]) -> bool:
+        """Say whether all others that are there say something under all of these keys."""
+        here = [peer for peer in self._peers.values() if not (peer.has_left or peer.number in self._lost)]
+        return all(set(keys) <= peer.said.keys() for peer in here)
+
+    def slow(self) -> dict[int, float]:
+        """Return who has been slow to show signs of life, and how many seconds at worst; the dead are not slow."""
+        peers = [peer for peer in self._peers.values() if peer.number not in self._lost]
+        return {peer.number: peer.worst_s for peer in peers if peer.worst_s > SLOW_S}
+
+    def watched(self, work: Callable[[], T], fault: Callable[[], TrainingError | None] | None = None) -> T:
+        """Return what some work gives that may wait for others, or raise a fault as soon as there is one.
+
+        That is, unless told otherwise, that somebody is lost.
+        """
+        look = fault or (lambda: self.fault(range(self.size)))
+        found: list[T] = []
+        faults: list[BaseException] = []
+        is_done = threading.Event()
+
+        def run() -> None:
+            try:
+                found.append(work())
+            except BaseException as fault:
+                faults.append(fault)
+            is_done.set()
+
+        threading.Thread(target=run, name="hyperplace start", daemon=True).start()
+        while not is_done.wait(LOOK_S):
+            if found_fault := look():
+                raise found_fault
+        if faults:
+            raise faults[0]
+        return found[0]
+
+    def beat(self) -> None:
+        """Show a sign of life now: goes in any thread, and waits for nobody."""
+        now = time.monotonic()
+        num_cut_off = sum(not self._sent(peer, now) for peer in self._peers.values() if not peer.has_left)
+        if num_cut_off < len(self._peers):
+            self._cut_off_since = 0.0
+        elif not self._cut_off_since:
+            self._cut_off_since = now
+
+    def _sent(self, peer: Peer, now: float) -> bool:
+        """Send a beat; return whether this host has a network to send it to."""
+        echo = [peer.stamp, now - peer.heard] if peer.heard else None
+        content = {"run": self._run, "at": now, "echo": echo, "said": self._said.copy()}
+        try:
+            peer.socket.send(json.dumps(content).encode()[:MOST_BYTES])
+        except ConnectionRefusedError:
+            self._refused(peer)
+        except OSError as fault:  # a full queue, no route: silence tells, where it lasts
+            return fault.errno not in CUT_OFF
+        return True
+
+    def close(self) -> None:
+        """Part from the others in good order."""
+        self._said = {BYE: BYE}
+        self.beat()
+        self._is_over.set()
+        if self._thread.is_alive():
+            self._thread.join(2 * BEAT_S)
+        for peer in self._peers.values():
+            peer.socket.close()
+
+    def _live(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            for peer in self._peers.values():
+                selector.register(peer.socket, selectors.EVENT_READ, peer)
+            looked = due = time.monotonic()
+            while not self._is_over.is_set():
+                if time.monotonic() >= due:
+                    self.beat()
+                    due = time.monotonic() + BEAT_S
+                for key, _ in selector.select(LOOK_S):
+                    self._hear(key.data)
+                now = time.monotonic()
+                if now - looked > DEAD_S:  # it was this process that stood still
+                    for peer in self._peers.values():
+                        peer.heard = peer.heard and now
+                looked = now
+                self._judge(now)
+
+    def _hear(self, peer: Peer) -> None:
+        while True:
+            try:
+                content = json.loads(peer.socket.recv(MOST_BYTES + 1))
+            except BlockingIOError:
+                return
+            except ConnectionRefusedError:
+                self._refused(peer)
+                continue
+            except OSError:
+                return
+            except ValueError:  # somebody else's words
+                continue
+            with suppress(KeyError, TypeError, ValueError, AttributeError):
+                if content["run"] == self._run:
+                    self._take(peer, content, time.monotonic())
+
+    def _take(self, peer: Peer, content: dict[str, object], now: float) -> None:
+        stamp, echo, said = content["at"], content["echo"], content["said"]
+        if not isinstance(stamp, float) or not isinstance(said, dict) or stamp < peer.stamp:  # a late one
+            return
+        if peer.number in self._lost:  # the others may have gone on without it
+            return
+        if peer.heard:
+            peer.note(now - peer.heard)
+        peer.heard, peer.stamp, before, peer.said = now, stamp, peer.said, said
+        if isinstance(echo, list):
+            sent, held = echo
+            peer.note(now - sent - held)
+        for key in said:
+            if key.startswith(LOST):
+                self._lose(int(key.removeprefix(LOST)), said[key])
+        if before != said:
+            self._tell()
+
+    def _refused(self, peer: Peer) -> None:
+        """Note that nobody is there; before its first beat a process may just not have come."""
+        if peer.heard and not peer.has_left:
+            self._lose(peer.number, "its process has ended")
+
+    def _judge(self, now: float) -> None:
+        for peer in self._peers.values():
+            since = peer.heard or self._begun  # one that was never heard may be stopped, or UDP does not come through
+            if not peer.has_left and now - since > peer.limit_s:
+                self._lose(peer.number, f"it has shown no sign of life for {peer.limit_s:.0f} s")
+        if self._cut_off_since and now - self._cut_off_since > DEAD_S / 2 and not self._own_fault:
+            self._own_fault = f"{self.place_of(self.number)} has lost its network"
+            self._tell()
+
+    def _lose(self, number: int, reason: str) -> None:
+        if number == self.number:
+            if not self._own_fault:
+                self._own_fault = f"{self.place_of(number)} was given up by the others: {reason}"
+                self._tell()
+        elif number not in self._lost:
+            self._lost[number] = reason
+            self.say(f"{LOST}{number}", reason)
+            self._tell()
+
+    def _tell(self) -> None:
+        for listener in list(self._listeners):
+            listener()
+
+
+def _own_address() -> str:
+    """Return the address by which the others reach this host: of gloo's interface, or on the way to the first one."""
+    name = os.environ.get(INTERFACE, "").split(",")[0]
+    if name:
+        with suppress(OSError, ImportError):
+            return _address_of(name)
+    master = os.environ.get(MASTER) or socket.gethostname()
+    family, _, _, _, where = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(where)  # which sends nothing
+        return str(probe.getsockname()[0])
+
+
+def _address_of(interface: str) -> str:
+    import fcntl
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        found = fcntl.ioctl(one.fileno(), SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+    return socket.inet_ntoa(found[20:24])
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def _is_local(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"
