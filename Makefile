@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test format sweep-programs sweep-never-worse sweep-random-models sweep-plans fuzz models-table clean
+.PHONY: demo test format sweep-programs sweep-never-worse sweep-random-models sweep-plans fuzz faults models-table clean
 
 demo: .venv/installed
 	$(BIN)/hyperplace partition vgg16 --k 4 --imbalance 0.1
@@ -36,6 +36,11 @@ FUZZ_COUNT ?= 2000
 FUZZ_SEED ?= 0
 fuzz: .venv/installed-test
 	$(BIN)/python tests/sweeps/mutated_files.py --count $(FUZZ_COUNT) --seed $(FUZZ_SEED)
+
+# Hosts lost at random places (COUNT=1000 takes about three hours); emulated hosts need root, otherwise on loopback.
+COUNT ?= 1000
+faults: .venv/installed-test
+	$(BIN)/python tests/sweeps/faults.py $(COUNT) 0 results/faults/faults.csv
 
 format: .venv/installed-test
 	$(BIN)/ruff format .

@@ -242,7 +242,7 @@ class Rank:
         """Run a segment forward; one that will be run again leaves nothing behind but what that needs."""
         if not self._segments[index].recomputes:
             return self._call(live, index, arguments)
-        live.buffers[index] = {name: self.weights.buffers[name].clone() for name in self._table.buffers_of(index)}
+        live.buffers[index] = {name: self.weights.buffers[name].clone() for name in self.table.buffers_of(index)}
         with nothing_saved():
             results = self._call(live, index, arguments)
         return [result.detach().requires_grad_(result.requires_grad) for result in results]

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 import hyperplace
 from hyperplace.errors import HyperplaceError
 from hyperplace.runtime.joining import joined
+from hyperplace.steps.simulate import memory
 
 BEGIN = time.monotonic()
 AHEAD_NS = 5_000_000_000
@@ -175,6 +176,37 @@ def _kill(rank):
         if dist.get_rank() == rank:
             os.kill(os.getpid(), signal.SIGKILL)
         _told(lambda: steps(trainer, 2, 50))
+
+
+def lose_twice(folder):
+    """Lose the last rank, and then the one before it."""
+    losses = []
+    with made(partitioner="dataparallel", survive=2, survive_every=4) as trainer:
+        trainer.on_change = lambda change: None
+        wanted = memory(trainer.program, trainer.schedule, optimizer="momentum")[trainer.world.number].copied
+        for number in range(40):
+            if number == 8:
+                copied = _copied(trainer)
+            if number in (10, 25) and dist.get_rank() == (2 if number == 10 else 1):
+                trainer.flush()  # so that the others are there too
+                os.kill(os.getpid(), signal.SIGKILL)
+            losses.append(trainer.step(*rows(number)))
+        trainer.flush()
+        say(
+            num_processes=[change.num_processes for change in trainer.changes],
+            num_batches=trainer.num_batches,
+            num_losses=sum(loss.is_ready for loss in losses),
+            copied=copied,
+            wanted=wanted,
+        )
+
+
+def _copied(trainer):
+    """Return what the last copy took: the one at the start had no momentum yet."""
+    trainer.flush()
+    while trainer.buddies.num_sent < 3:
+        time.sleep(0.01)
+    return trainer.buddies.copy_bytes
 
 
 def other_rows(folder):

@@ -130,7 +130,9 @@ def test_a_fault_of_one_rank_is_told_by_all(tmp_path):
 def test_whoever_is_left_says_who_was_lost(scene, lost, tmp_path):
     found = words(run(3, "scenes.py", scene, tmp_path))
     assert {one["rank"] for one in found} == {0, 1, 2} - {lost}
-    assert all(f"rank {lost} was lost" in one["error"] for one in found)
+    assert all(
+        f"rank {lost} on host " in one["error"] and "was lost: its process has ended" in one["error"] for one in found
+    )
 
 
 DIFFERENT = {
