@@ -65,6 +65,7 @@ def bench(
     ] = None,
     input: options.Input = None,
     out: options.Out = None,
+    html: options.Html = False,
     json: options.Json = False,
 ) -> None:
     """Measure how fast a model trains: unsplit on one thread and on k, and by every kind of plan, sync and async.
@@ -104,7 +105,7 @@ def bench(
     with held(folder):
         with progress("bench") as shown:
             measured = measure(shown)
-        _written(measured, folder, is_json=json)
+        _written(measured, folder, is_json=json, html=html)
 
 
 def _check_options(hosts: int | None, k: int | None, of_hosts: Mapping[str, object]) -> None:
@@ -148,7 +149,7 @@ def _on_hosts(
     return lambda shown: bench_hosts(wanted, on_progress=shown.on_progress, on_note=say)
 
 
-def _written(measured: "Measured", folder: Path, *, is_json: bool) -> None:
+def _written(measured: "Measured", folder: Path, *, is_json: bool, html: bool) -> None:
     """Write the files, and show the table or its data."""
     from rich.console import Console
 
@@ -157,7 +158,7 @@ def _written(measured: "Measured", folder: Path, *, is_json: bool) -> None:
     from hyperplace.report import bench_document, show
 
     document = bench_document(measured.bench, measured.timeline)
-    files = write_document(folder, "bench", document, text_width=120)
+    files = write_document(folder, "bench", document, text_width=120, html=html)
     if measured.timeline:
         write_text(folder / TRACE, trace_text(measured.timeline))
         files = (*files, TRACE)

@@ -42,6 +42,7 @@ def compare(
     time_limit: options.TimeLimit = 20.0,
     input: options.Input = None,
     out: options.Out = None,
+    html: options.Html = False,
 ) -> None:
     """Compare work and volume of every method, beside data parallelism and the thesis's own figures."""
     from hyperplace import api
@@ -54,7 +55,7 @@ def compare(
     models = [load(name, input) for name in names]
     folder = out or Path("results") / f"{models[0].name if len(names) == 1 else 'overview'}-compare"
     check_folder(folder)
-    rows = _Rows(folder, is_of_one_model=len(names) == 1)
+    rows = _Rows(folder, is_of_one_model=len(names) == 1, html=html)
     with held(folder):
         for loaded in models:
             with rows.kept(), progress(f"measuring {loaded.name}") as shown:
@@ -89,8 +90,8 @@ def _names(text: str) -> list[str]:
 class _Rows:
     """The rows found so far: each is said, and all are written again with every new one."""
 
-    def __init__(self, folder: Path, *, is_of_one_model: bool) -> None:
-        self.folder, self.is_of_one_model = folder, is_of_one_model
+    def __init__(self, folder: Path, *, is_of_one_model: bool, html: bool) -> None:
+        self.folder, self.is_of_one_model, self.html = folder, is_of_one_model, html
         self.done: list[Comparison] = []
         self.num_rows = 0
 
@@ -129,8 +130,8 @@ class _Rows:
 
     def _write(self, document: "Document") -> tuple[str, ...]:
         if self.is_of_one_model:
-            return write_document(self.folder, "comparison", document, text_width=160)
-        return write_document(self.folder, "overview", document, text_width=200)
+            return write_document(self.folder, "comparison", document, text_width=160, html=self.html)
+        return write_document(self.folder, "overview", document, text_width=200, html=self.html)
 
     def _document(self, comparisons: "list[Comparison]") -> "Document":
         from hyperplace.report import comparison_document, overview_document

@@ -81,18 +81,36 @@ def _locked(folder: Path) -> IO[str]:
     return lock
 
 
-def write_document(folder: Path, name: str, document: "Document", *, text_width: int | None = None) -> tuple[str, ...]:
-    """Write the document as Markdown and CSV with its figures, and, where a width is given, as a terminal shows it."""
+def write_document(
+    folder: Path, name: str, document: "Document", *, text_width: int | None = None, html: bool = False
+) -> tuple[str, ...]:
+    """Write the document as Markdown and CSV with its figures.
+
+    Where a width is given also as a terminal shows it, and where `html` is asked for as a page.
+    """
     from hyperplace.report import csv_text, markdown_text, plain_text
 
-    command = shlex.join(["hyperplace", *sys.argv[1:]])
     texts = {f"{name}.txt": plain_text(document, text_width)} if text_width else {}
-    texts |= {f"{name}.md": markdown_text(document, command), f"{name}.csv": csv_text(document)}
+    texts |= {f"{name}.md": markdown_text(document, command()), f"{name}.csv": csv_text(document)}
+    texts |= {f"{name}.html": page_of(document, name)} if html else {}
     for file, text in texts.items():
         write_text(folder / file, text)
     for figure in document.figures:
         write_figure(folder / f"{figure.name}.png", figure.draw())
     return (*texts, *(f"{figure.name}.png" for figure in document.figures))
+
+
+def page_of(document: "Document", name: str) -> str:
+    """Return the document as a page; its title is what is said first."""
+    from hyperplace.report.page import document_page
+
+    title = document.head[0].text if document.head else name
+    return document_page(document, title, command())
+
+
+def command() -> str:
+    """Return the command that this process runs, as it can be typed again."""
+    return shlex.join(["hyperplace", *sys.argv[1:]])
 
 
 def write_figure(path: Path, figure: "Figure") -> None:

@@ -92,6 +92,7 @@ TimeLimit = Annotated[
     typer.Option(help="Seconds for all searches together; 0: to the end. A partitioner asked by name ignores it."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]
+Html = Annotated[bool, typer.Option("--html", help="Write the report as one HTML page too.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the files.", show_default=False)]
 
 

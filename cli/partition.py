@@ -15,13 +15,13 @@ from .terminal import progress, say
 
 if TYPE_CHECKING:
     from hyperplace.api import Placement, TimePlan
+    from hyperplace.report import Document
     from hyperplace.values.cluster import Cluster
-    from hyperplace.values.comparison import ComparisonRow
     from hyperplace.values.hypergraph import Hypergraph
     from hyperplace.values.partition import Partition
     from hyperplace.values.profile import Profile
 
-CLUSTER = "cluster.toml"
+CLUSTER, PAGE = "cluster.toml", "plan.html"
 FILES = {"hypergraph": "hypergraph.patoh", "partition": "partition.txt", "figure": "plan.png", "plan": "plan.json"}
 
 
@@ -53,6 +53,7 @@ def partition(
     at_most: options.AtMost = None,
     recompute: options.PlanRecompute = None,
     out: options.Out = None,
+    html: options.Html = False,
     json: options.Json = False,
 ) -> None:
     """Place a model on k parts: print the parts, the map and the costs, and write plan, hypergraph, vector, figure."""
@@ -108,7 +109,7 @@ def partition(
                     watch=watch,
                     on_layer=shown.on_layer,
                 )
-                _show_time(found, place, folder, is_json=json)
+                _show_time(found, place, folder, is_json=json, html=html)
                 return
             placement = api.run(
                 loaded.module,
@@ -120,10 +121,26 @@ def partition(
                 on_layer=shown.on_layer,
             )
         _write(folder, placement)
-        if json:
-            print(json_text.dumps(_summary(placement, folder)))
-        else:
-            _show(placement, [*api.grain_rows(placement), *api.baselines(placement)], folder)
+        _report(placement, folder, is_json=json, html=html)
+
+
+def _report(placement: "Placement", folder: Path, *, is_json: bool, html: bool) -> None:
+    """Write a page of it where one is wanted, and show it, or its figures."""
+    from hyperplace import api
+    from hyperplace.report import plan_document
+
+    if is_json and not html:
+        print(json_text.dumps(_summary(placement, folder)))
+        return
+    memory = api.run_memory(placement.graph, placement.plan)
+    others = [*api.grain_rows(placement), *api.baselines(placement)]
+    document = plan_document(placement.plan, others, (placement.profile, placement.hypergraph), memory)
+    if html:
+        _write_page(folder, placement, document)
+    if is_json:
+        print(json_text.dumps(_summary(placement, folder)))
+    else:
+        _show(placement, document, folder, html=html)
 
 
 def _refuse_beside_cluster(given: dict[str, object]) -> None:
@@ -131,7 +148,7 @@ def _refuse_beside_cluster(given: dict[str, object]) -> None:
         raise UsageError(f"--cluster searches by time, and {used[0]} would do nothing; leave one of them out")
 
 
-def _show_time(found: "TimePlan", cluster: "Cluster", folder: Path, *, is_json: bool) -> None:
+def _show_time(found: "TimePlan", cluster: "Cluster", folder: Path, *, is_json: bool, html: bool) -> None:
     """Write the files and the cluster, and show what the plan and others would take."""
     from rich.console import Console
 
@@ -145,17 +162,20 @@ def _show_time(found: "TimePlan", cluster: "Cluster", folder: Path, *, is_json: 
     _write(folder, found.placement)
     placement, best = found.placement, found.best
     bound = api.bound_seconds(placement.graph, placement.profile, placement.plan.settings, cluster)
+    document = forecast_document(found.forecasts, cluster, bound)
+    if html:
+        _write_page(folder, placement, document)
     if is_json:
         figures = {"seconds_per_batch": best.seconds, "bound_seconds": bound, "binds": best.prediction.binds}
         figures |= {"schedule": best.schedule, "in_flight": best.in_flight, "micro_batches": best.micro_batches}
         figures |= {"recompute": chosen_text(best.recompute), "memory_bytes": [part.total for part in best.memory]}
         print(json_text.dumps(_summary(placement, folder) | figures | {"cluster": str(folder / CLUSTER)}))
         return
-    show(forecast_document(found.forecasts, cluster, bound).without_figures(), Console(highlight=False))
+    show(document.without_figures(), Console(highlight=False))
     flow = f"--in-flight {best.in_flight}"
     flow += f" --micro-batches {best.micro_batches}" if best.schedule == "sync" else ""
     flow += f" --recompute {chosen_text(best.recompute)}" if best.recompute else ""
-    say(f"\nwritten to {folder}/: {', '.join((*FILES.values(), CLUSTER))}")
+    say(f"\nwritten to {folder}/: {', '.join((*FILES.values(), CLUSTER, *[PAGE] * html))}")
     say(
         f"train it with: hyperplace train {folder / FILES['plan']} --cluster {folder / CLUSTER} "
         f"--schedule {best.schedule} {flow}"
@@ -242,16 +262,21 @@ def _summary(placement: "Placement", folder: Path) -> dict[str, Any]:
     }
 
 
-def _show(placement: "Placement", others: "list[ComparisonRow]", folder: Path) -> None:
+def _write_page(folder: Path, placement: "Placement", document: "Document") -> None:
+    """Write the plan's network with the document below it."""
+    from hyperplace.files.write import write_text
+    from hyperplace.report.page import Subject, plan_page
+
+    write_text(folder / PAGE, plan_page(Subject(placement.plan), document=document))
+
+
+def _show(placement: "Placement", document: "Document", folder: Path, *, html: bool) -> None:
     from rich.console import Console
 
-    from hyperplace import api
-    from hyperplace.report import plan_document, show
+    from hyperplace.report import show
 
-    memory = api.run_memory(placement.graph, placement.plan)
-    document = plan_document(placement.plan, others, (placement.profile, placement.hypergraph), memory)
     show(document, Console(highlight=False))
     if placement.left_out:
         say(f"\ncut or left out at the time limit: {', '.join(placement.left_out)}; --time-limit 0 runs all to the end")
     seconds = ", ".join(f"{step} {s:.1f} s" for step, s in placement.seconds.items())
-    say(f"\n{seconds}\nwritten to {folder}/: {', '.join(FILES.values())}")
+    say(f"\n{seconds}\nwritten to {folder}/: {', '.join((*FILES.values(), *[PAGE] * html))}")

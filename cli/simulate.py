@@ -12,7 +12,7 @@ from hyperplace.values.bench import ASYNC, SYNC
 from hyperplace.values.recompute import chosen_text
 
 from . import options
-from .folder import check_folder
+from .folder import check_folder, page_of
 from .planned import Subject, find_planned, parsed_shapes
 from .terminal import progress, say
 
@@ -42,6 +42,7 @@ def simulate(
     model: options.PlannedModel = None,
     input: options.Input = None,
     out: options.Out = None,
+    html: options.Html = False,
     json: options.Json = False,
 ) -> None:
     """Predict what a mini-batch takes on a cluster, by every method or by one plan, and what binds it."""
@@ -52,6 +53,8 @@ def simulate(
     ways = (ASYNC, SYNC) if schedule == "both" else (schedule,)
     flows = [api.FlowWish(way, in_flight, recompute=recompute or "auto") for way in ways]
     subject = find_planned(Path(what), model, input) if what.endswith(".json") else Subject(what, parsed_shapes(input))
+    if html and not out:
+        raise UsageError("--html writes a page into the folder of --out; give one")
     if out:
         check_folder(out)
     loaded = subject.load()
@@ -83,10 +86,10 @@ def simulate(
                 graph, profile, settings, place, flows, api.Watch(time_limit, on_progress=shown.on_progress)
             )
     if sweep:
-        _show_sweep(rows, out, is_json=json)
+        _show_sweep(rows, out, is_json=json, html=html)
         return
     bound = api.bound_seconds(graph, profile, settings, place)
-    _show(sorted(found, key=lambda one: one.rank), place, bound, out, is_json=json)
+    _show(sorted(found, key=lambda one: one.rank), place, bound, out, is_json=json, html=html)
 
 
 def parsed_sweep(text: str) -> dict[str, list[str]]:
@@ -106,7 +109,9 @@ def parsed_sweep(text: str) -> dict[str, list[str]]:
     return found
 
 
-def _show(found: "Sequence[Forecast]", place: "Cluster", bound: float, out: Path | None, *, is_json: bool) -> None:
+def _show(
+    found: "Sequence[Forecast]", place: "Cluster", bound: float, out: Path | None, *, is_json: bool, html: bool
+) -> None:
     from rich.console import Console
 
     from hyperplace.files.timeline import trace_text
@@ -117,12 +122,14 @@ def _show(found: "Sequence[Forecast]", place: "Cluster", bound: float, out: Path
     if out:
         write_text(out / "simulation.csv", csv_text(document))
         write_text(out / "trace.json", trace_text(found[0].prediction.timeline))
+        if html:
+            write_text(out / "simulation.html", page_of(document, "simulation"))
     if is_json:
         print(json_text.dumps(_summary(found, place, bound)))
         return
     show(document, Console(highlight=False))
     if out:
-        say(f"written to {out}/: simulation.csv, trace.json")
+        say(f"written to {out}/: simulation.csv, trace.json{', simulation.html' * html}")
 
 
 def _summary(found: "Sequence[Forecast]", place: "Cluster", bound: float) -> dict[str, Any]:
@@ -149,7 +156,7 @@ def _row(one: "Forecast") -> dict[str, Any]:
     }
 
 
-def _show_sweep(rows: "Sequence[tuple[int, str, Forecast]]", out: Path | None, *, is_json: bool) -> None:
+def _show_sweep(rows: "Sequence[tuple[int, str, Forecast]]", out: Path | None, *, is_json: bool, html: bool) -> None:
     from rich.console import Console
 
     from hyperplace.files.write import write_text
@@ -163,4 +170,6 @@ def _show_sweep(rows: "Sequence[tuple[int, str, Forecast]]", out: Path | None, *
     show(document, Console(highlight=False))
     if out:
         write_text(out / "sweep.csv", csv_text(document))
-        say(f"written to {out}/: sweep.csv")
+        if html:
+            write_text(out / "sweep.html", page_of(document, "sweep"))
+        say(f"written to {out}/: sweep.csv{', sweep.html' * html}")

@@ -66,6 +66,7 @@ def train(
         int, typer.Option(help="Updates after which each part is copied to another host, for --survive.")
     ] = 20,
     out: options.Out = None,
+    html: options.Html = False,
     json: options.Json = False,
 ) -> None:
     """Train a model split over k parts: progress, a checkpoint after every epoch, tables and a curve.
@@ -127,6 +128,7 @@ def train(
             resume=resume,
             is_quiet=json,
             is_first=number == 0,
+            html=html,
         )
         if number:  # the first one has the folder
             run.alone()

@@ -45,6 +45,7 @@ class TrainingRun:
     is_quiet: bool
     role: Role  # the first of the processes of the run writes the files, and speaks
     bar: EpochBar
+    html: bool = False
 
     @property
     def is_first(self) -> bool:
@@ -62,6 +63,7 @@ class TrainingRun:
         resume: bool,
         is_quiet: bool,
         is_first: bool = True,
+        html: bool = False,
     ) -> "TrainingRun":
         """Check what can be checked before the search for a plan, then search; of several processes in the first."""
         from hyperplace.files.plan import parse_plan, plan_text
@@ -90,7 +92,7 @@ class TrainingRun:
         else:
             plan = found()
         role, bar = Role(is_first), EpochBar(is_shown=is_first)
-        return cls(subject, plan, settings, flow, sets, folder, resume, is_quiet, role, bar)
+        return cls(subject, plan, settings, flow, sets, folder, resume, is_quiet, role, bar, html)
 
     def alone(self) -> None:
         """Train from one seed, with checkpoints."""
@@ -168,7 +170,8 @@ class TrainingRun:
 
         name = f"{self.plan.settings.model} on {self.settings.data}, k={self.plan.settings.k}"
         document = history_document(History(name, tuple(rows)))
-        return write_document(self.folder, "history", document if with_figure else document.without_figures())
+        shown = document if with_figure else document.without_figures()
+        return write_document(self.folder, "history", shown, html=self.html)
 
     def _write_plan(self) -> None:
         from hyperplace.api import save_plan

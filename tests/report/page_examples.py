@@ -1,6 +1,7 @@
 """Plans of real models for pages, each made once, and names that would do harm if anything took them for markup."""
 
 import json
+from dataclasses import replace
 from functools import cache
 
 from hyperplace import api
@@ -8,7 +9,8 @@ from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.models import load_model
 from hyperplace.report.page import Subject
 from hyperplace.values.cluster import Cluster, Device, Host, parse_cluster
-from hyperplace.values.plan import Settings
+from hyperplace.values.derived import derived
+from hyperplace.values.plan import Owner, Settings
 from hyperplace.values.timeline import Event, Timeline
 
 HOSTILE = (
@@ -19,9 +21,9 @@ HOSTILE = (
     "&lt;b&gt;\u2028 {{7*7}} ${window.hacked=1}",
 )
 MADE = {
-    "vgg16": (4, "hybrid", "local"),
+    "vgg16": (4, "hybrid", "dataparallel"),  # but for the later layers, see `half_whole`
     "vgg16 other": (4, "coarse", "incremental"),
-    "resnet50": (8, "hybrid", "local"),
+    "resnet50": (8, "coarse", "incremental"),
     "lenet5": (2, "coarse", "layerwise"),
 }
 
@@ -30,9 +32,23 @@ MADE = {
 def placement(name):
     k, grain, partitioner = MADE[name]
     model = name.split()[0]
-    loaded = load_model(model, ((3, 64, 64),) if model != "lenet5" else None, device="meta")
-    settings = Settings(model=model, k=k, imbalance=0.1, grain=grain, partitioner=partitioner, costs="flops", batch=16)
-    return api.run(loaded.module, loaded.sample, settings, watch=api.Watch(2.0))
+    side = 224 if model == "vgg16" else 64
+    loaded = load_model(model, ((3, side, side),) if model != "lenet5" else None, device="meta")
+    settings = Settings(model=model, k=k, imbalance=0.1, grain=grain, partitioner=partitioner, costs="flops", batch=32)
+    made = api.run(loaded.module, loaded.sample, settings)
+    return replace(made, plan=half_whole(made.plan)) if name == "vgg16" else made
+
+
+def half_whole(plan):
+    """Return the plan with its later layers whole on the last part: rows, layers and messages, and no search."""
+    last, rows = plan.settings.k - 1, (0, plan.settings.batch)
+    layers = list(plan.layers)
+    for number in range(len(layers) // 2, len(layers)):
+        layer = layers[number]
+        filters = ((0, layer.num_filters),)
+        shard = replace(layer.shards[0], part=last, filters=filters, rows=rows)
+        layers[number] = replace(layer, owners=(Owner(last, filters, rows),), shards=(shard,))
+    return derived(replace(plan, layers=tuple(layers), transfers=(), reductions=(), replicas=()))
 
 
 @cache

@@ -7,16 +7,14 @@ import time
 from collections import defaultdict
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from page_examples import HOSTILE, hostile_subject, hostile_timeline, placement, subject
-from typer.testing import CliRunner
+from report_examples import coarse_plan, comparison
 
-from hyperplace.api import save_plan
-from hyperplace.cli.main import app
 from hyperplace.errors import UsageError
-from hyperplace.report.page import Subject, plan_page
+from hyperplace.report import Table, Text, comparison_document, plan_document
+from hyperplace.report.page import Subject, document_page, plan_page
 from hyperplace.report.page.against import moved_table, renumbered
 from hyperplace.report.page.layout import lay_out, layered
 from hyperplace.report.page.network import network
@@ -157,21 +155,35 @@ def test_numbers_on_colours_can_be_read(color):
     assert (light + 0.05) / (dark + 0.05) >= 4.5
 
 
-def test_the_command_says_what_it_assumes_and_refuses_what_does_not_fit(tmp_path: Path):
-    file, out = tmp_path / "plan.json", tmp_path / "page.html"
-    save_plan(placement("lenet5").plan, file)
-    run = CliRunner().invoke
-    assert run(app, ["report", str(file), "-o", str(out)]).exit_code == 0
-    assert "no --cluster is given: times are for 2 hosts" in out.read_text()
-    assert "100 GFLOP a second are assumed" in out.read_text()
-    for wrong, words in (
-        (["--cluster", "1x1@1gbit"], "2 parts need as many devices"),
-        (["--in-flight", "0"], "--in-flight 0 is less than 1"),
-    ):
-        failed = run(app, ["report", str(file), "-o", str(out), *wrong])
-        assert words in str(failed.exception)
-    text = file.read_text().replace('"model": "lenet5"', '"model": "my/net"')
-    file.write_text(text)
-    assert run(app, ["report", str(file), "-o", str(out)]).exit_code == 0
-    assert "no times: " in out.read_text()
-    assert 'id="what-if"' not in out.read_text()
+@pytest.mark.parametrize("make", [comparison_document, plan_document], ids=["comparison", "plan"])
+def test_every_cell_and_sentence_of_a_document_is_on_its_page(make):
+    document = make(comparison() if make is comparison_document else coarse_plan())
+    page = document_page(document.without_figures(), "title", "hyperplace compare a --k 2")
+    words = Words(page).words
+    assert "hyperplace compare a --k 2" in words
+    for section in document.sections:
+        for block in section.blocks:
+            if isinstance(block, Table):
+                assert {cell for row in block.rows for cell in row if cell} <= words
+                assert set(block.headings) <= words
+            elif isinstance(block, Text):
+                assert block.text in words
+
+
+def test_rows_over_the_limit_are_greyed_and_figures_are_inside_the_page():
+    document = comparison_document(comparison())
+    (table,) = [block for section in document.sections for block in section.blocks if isinstance(block, Table)][:1]
+    page = document_page(document, "title", "hyperplace")
+    assert page.count('class="misses"') >= 1
+    assert len(table)
+    assert page.count("data:image/png;base64,") == len(document.figures)
+
+
+class Words(HTMLParser):
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.words = set()
+        self.feed(text)
+
+    def handle_data(self, data):
+        self.words.add(data)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hyperplace.report.document import Text
+from hyperplace.report.document import Document, Section, Text
 from hyperplace.report.page.against import against_section, renumbered
-from hyperplace.report.page.markup import block_markup, section_markup
+from hyperplace.report.page.markup import block_markup, document_markup, section_markup
 from hyperplace.report.page.network import network
 from hyperplace.report.page.parts import parts_section
 from hyperplace.report.page.shell import page
@@ -31,17 +31,27 @@ class Subject:
     outlook: Outlook | None = None
 
 
+def document_page(document: Document, title: str, command: str) -> str:
+    """Return any document as a page, with the command that made it."""
+    return page(title, block_markup(Text(command, "note")) + document_markup(document))
+
+
 def plan_page(
-    subject: Subject, *, measured: Timeline | None = None, against: Subject | None = None, remarks: Sequence[str] = ()
+    subject: Subject,
+    *,
+    measured: Timeline | None = None,
+    against: Subject | None = None,
+    remarks: Sequence[str] = (),
+    document: Document | None = None,
 ) -> str:
-    """Return the page; `remarks` are what whoever makes it has to say about it."""
+    """Return the page of a plan; `remarks` are what whoever makes it has to say, and a document tells of its parts."""
     plan, outlook = subject.plan, subject.outlook
     others = renumbered(plan, against.plan) if against else ()
     timelines = {"measured": measured, "predicted": outlook.forecast.prediction.timeline if outlook else None}
     shown = {name: middle_of(one) for name, one in timelines.items() if one is not None}
     num_parts = max(plan.settings.k, against.plan.settings.k if against else 0)
     pieces = [*(block_markup(Text(text, "note")) for text in remarks), network_markup(num_parts, bool(against))]
-    pieces.append(section_markup(parts_section(plan, outlook) if outlook else plain_parts_section(plan)))
+    pieces.append(document_markup(document.without_figures()) if document else section_markup(_parts(subject)))
     if outlook:
         pieces.append(what_if_markup(outlook))
     if shown:
@@ -50,6 +60,10 @@ def plan_page(
         both = (outlook.forecast, against.outlook.forecast) if outlook and against.outlook else None
         pieces.append(section_markup(against_section(plan, against.plan, both, others)))
     return page(plan_title(plan), "".join(pieces), _data(subject, num_parts, shown, others))
+
+
+def _parts(subject: Subject) -> Section:
+    return parts_section(subject.plan, subject.outlook) if subject.outlook else plain_parts_section(subject.plan)
 
 
 def _data(

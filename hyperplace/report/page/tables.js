@@ -25,9 +25,10 @@ function sortBy(table, head, column) {
   const isNumber = head.classList.contains("number");
   const key = (row) => {
     const text = cellValue(row.cells[column]);
-    return isNumber ? (text === "" ? Infinity : Number(text.replaceAll(",", ""))) : text;
+    const number = text === "" ? NaN : Number(text.replaceAll(",", ""));
+    return isNumber ? (Number.isNaN(number) ? Infinity : number) : text; // what is not known, or "inf", comes last
   };
-  const order = (a, b) => (isNumber ? a - b : a.localeCompare(b, "en", { numeric: true }));
+  const order = (a, b) => (isNumber ? (a === b ? 0 : a - b) : a.localeCompare(b, "en", { numeric: true }));
   const rows = [...table.tBodies[0].rows].sort((a, b) => order(key(a), key(b)) * (isDown ? -1 : 1));
   table.tBodies[0].append(...rows);
 }
