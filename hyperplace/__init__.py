@@ -11,6 +11,8 @@ first function used.
 
 from typing import TYPE_CHECKING, Any
 
+from hyperplace.values import drawn
+
 if TYPE_CHECKING:
     from hyperplace.api import (
         build,
@@ -62,6 +64,22 @@ __all__ = [
     "simulate",
 ]
 __version__ = "0.1.0"
+
+
+def _as_html(value: Any) -> str | None:
+    from hyperplace.report.notebook import html_of
+
+    return html_of(value)
+
+
+def _as_figure(value: Any) -> Any:
+    from hyperplace.report.planfigure import plan_figure
+
+    return plan_figure(value)
+
+
+drawn.register("html", _as_html)
+drawn.register("figure", _as_figure)
 
 
 def __getattr__(name: str) -> Any:

@@ -97,6 +97,13 @@ class Trainer:
         weakref.finalize(self, self._crew.stop if self.world.size == 1 else partial(self._crew.end, JOIN_S))
         look_out(self.world, self._transport, self._progress)
 
+    def __repr__(self) -> str:
+        """Say what it runs and how far it is, without waiting for anything."""
+        program, settings = self.program, self.settings
+        way = f"{settings.schedule} with {settings.in_flight} in flight"
+        given = f"{self.num_batches:,} mini-batch{'es' * (self.num_batches != 1)} given"
+        return f"Trainer({program.name}, {len(program.parts)} parts, {way}, {given}{', closed' * self._is_closed})"
+
     def __enter__(self) -> "Trainer":
         return self
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from hyperplace.errors import UsageError
+from hyperplace.values.drawn import Drawn
 
 BITS_OF = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 SECONDS_OF = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -56,7 +57,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class Cluster(Drawn):
     """Hosts, joined by a network that is as fast as their cards."""
 
     hosts: tuple[Host, ...]

@@ -7,6 +7,7 @@ has no imbalance and is neither feasible nor not; whether it happens to meet a l
 from dataclasses import dataclass
 
 from hyperplace.errors import HyperplaceError
+from hyperplace.values.drawn import Drawn
 from hyperplace.values.partition import balance_limit
 from hyperplace.values.plan import Plan, Settings
 
@@ -151,7 +152,7 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Drawn):
     """All rows of one model, made with the same costs."""
 
     model: str

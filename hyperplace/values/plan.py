@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hyperplace.errors import HyperplaceError, UsageError
 from hyperplace.values.arguments import count_faults, is_number, is_whole
 from hyperplace.values.arrays import Ints
+from hyperplace.values.drawn import Drawn
 from hyperplace.values.facts import Facts
 from hyperplace.values.faults import first_of, plan_faults
 from hyperplace.values.pins import Pins
@@ -24,6 +26,9 @@ from hyperplace.values.profile import Work
 from hyperplace.values.ranges import Range as Range
 from hyperplace.values.ranges import Ranges as Ranges
 from hyperplace.values.sizes import size
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 GRAINS = ("coarse", "fine", "hybrid")
 AUTO = "auto"  # asked for: whichever grain moves least in training
@@ -322,7 +327,7 @@ class Metrics:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Drawn):
     """The placement of a model: every cell owned once, every byte that crosses listed.
 
     Shards that owners compute alone, messages, replicas and metrics follow from the rest (see values.derived). Only the
@@ -350,6 +355,11 @@ class Plan:
             f"Plan({s.model}, k={s.k}, {s.grain} by {s.partitioner}, max/avg {m.max_over_avg:.3f}, "
             f"{volume}, {count} message{'s' * (count != 1)} forward)"
         )
+
+    def figure(self) -> "Figure":
+        """Return the plan as a matplotlib figure: the owner of every filter or row, and the work of the parts."""
+        drawn: Figure = self._drawn("figure")
+        return drawn
 
     @property
     def verdict(self) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hyperplace.errors import HyperplaceError
 from hyperplace.values.arrays import Floats, Ints
+from hyperplace.values.drawn import Drawn
 
 Mask = NDArray[np.bool_]
 
@@ -36,7 +37,7 @@ class Event:
 
 
 @dataclass(frozen=True, repr=False)
-class Timeline:
+class Timeline(Drawn):
     """The events of all parts, in any order."""
 
     num_parts: int
