@@ -59,9 +59,12 @@ MAY_IMPORT = {
         "hyperplace.steps",
         "hyperplace.values",
     ),
+    "hyperplace/fitting.py": ("hyperplace.values",),
+    "hyperplace/remedies.py": ("hyperplace.timing", "hyperplace.values"),
     "hyperplace/timing.py": (
         "hyperplace.compiling",
         "hyperplace.errors",
+        "hyperplace.fitting",
         "hyperplace.runtime",
         "hyperplace.steps",
         "hyperplace.values",
@@ -79,6 +82,7 @@ MAY_IMPORT = {
     "hyperplace/time_search.py": (
         "hyperplace.errors",
         "hyperplace.planning",
+        "hyperplace.remedies",
         "hyperplace.search",
         "hyperplace.steps",
         "hyperplace.time_candidates",
