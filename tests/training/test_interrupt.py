@@ -90,7 +90,7 @@ class Others(Alone):
 @pytest.mark.parametrize(("passed", "place"), [((3, 7), 7), ((0,), 5)])
 def test_all_stop_where_the_first_of_them_is(passed: tuple[int, ...], place: int) -> None:
     order, world = Orders(), Others(*passed)
-    halt = Halt(world, order)
+    halt = Halt(lambda: world, order)
     world.may_answer.set()
     assert not any(halt.is_here() for _ in range(5))
     halt.agree()
@@ -102,7 +102,7 @@ def test_all_stop_where_the_first_of_them_is(passed: tuple[int, ...], place: int
 @pytest.mark.parametrize("passed", [(6,), ()])
 def test_nobody_goes_further_before_all_are_heard_of(passed: tuple[int, ...]) -> None:
     order, world = Orders(), Others(*passed)
-    halt, found = Halt(world, order), []
+    halt, found = Halt(lambda: world, order), []
     agreeing = threading.Thread(target=halt.agree)
     agreeing.start()
     while not world.own:
