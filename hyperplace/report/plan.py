@@ -52,11 +52,15 @@ def memory_section(memory: RunMemory) -> Section:
             spare=1 + LEAST_TELLING.index(one.name),
         )
         for one in fields(PartMemory)
+        if one.name in LEAST_TELLING
     ]
+    copied = Column.numbers("copied", [scale.of(part.copied) for part in memory.parts], scale.name, spare=1)
     peak = Column.numbers("peak", [scale.of(part.total) for part in memory.parts], scale.name)
     count = f"{memory.in_flight} mini-batch{'es' * (memory.in_flight != 1)} in flight"
     note = f"memory of every part at its peak, trained with {count} and {memory.optimizer}"
-    return Section((Table((Column.numbers("part", range(len(memory.parts))), *columns, peak)), Text(note, "note")))
+    return Section(
+        (Table((Column.numbers("part", range(len(memory.parts))), *columns, peak, copied)), Text(note, "note"))
+    )
 
 
 def parts_section(plan: Plan) -> Section:
