@@ -171,7 +171,7 @@ def numbers_mutant(text, random):
                 line[at] = random.choice(NO_WHOLE)
             case 4:
                 line[at] = (
-                    str(int(line[at]) + random.choice((-1, 1))) if line[at].isascii() and line[at].isdigit() else "1"
+                    str(int(line[at]) + random.choice((-1, 1))) if line[at].isdecimal() and len(line[at]) < 30 else "1"
                 )
             case 5:
                 del line[at]
@@ -242,7 +242,7 @@ def _other_token(text, random):
     kind = random.choice(sorted({token.type for token in found}))
     token, other = (random.choice([one for one in found if one.type == kind]) for _ in range(2))
     values = [other.string, other.string, random.choice(PYTHON), random.choice(WHOLE), repr(random.choice(HOSTILE))]
-    if token.string.isdigit():
+    if token.string.isdecimal() and len(token.string) < 30:
         values += [str(int(token.string) + 1), str(max(0, int(token.string) - 1))] * 3
     lines = text.split("\n")
     (row, start), (last, end) = token.start, token.end
