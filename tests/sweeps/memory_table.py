@@ -47,7 +47,7 @@ def rows():
             for schedule, in_flight, pieces, recompute in FLOWS:
                 number = 1 if name == "resnet18" else pieces  # batch norm sees all rows
                 arguments = (path, name, side, schedule, in_flight, number, recompute, 6)
-                found = lines(run(2, "measured_memory.py", *arguments, MALLOC_MMAP_THRESHOLD_="65536"))
+                found = lines(run(2, "measured_memory.py", *arguments, MALLOC_MMAP_THRESHOLD_="65536", limit_s=500))
                 for one in sorted(found, key=lambda one: one["part"]):
                     error = round(100 * (one["tensors"] / one["predicted"] - 1))
                     figures = [f"{one[figure] / 2**20:.1f}" for figure in FIGURES]

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -325,7 +325,6 @@ def _is_nothing(buffer: Tensor) -> bool:
 def _reap(pending: "queue.SimpleQueue[tuple[Any, Tensor] | None]") -> None:
     """Keep what is being sent until it has arrived."""
     while (one := pending.get()) is not None:
-        try:
+        with suppress(RuntimeError):  # the connection is gone; whoever waits for an answer says so
             one[0].wait()
-        except RuntimeError:  # the connection is gone; whoever waits for an answer says so
-            continue
+        del one  # or the last tensor would be kept until there is another
