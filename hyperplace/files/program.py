@@ -138,7 +138,7 @@ class _Reader:
                 return tuple(map(self._value, node.elts))
             case ast.List():
                 return list(map(self._value, node.elts))
-            case ast.Dict() if None not in node.keys:
+            case ast.Dict() if all(isinstance(key, ast.Constant) for key in node.keys):
                 return {self._value(k): self._value(v) for k, v in zip(node.keys, node.values, strict=True) if k}
             case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str())], keywords=[]):
                 return float(node.args[0].value)  # type: ignore[attr-defined]

@@ -64,7 +64,7 @@ def test_probe_writes_a_cluster_of_this_machine(run, tmp_path):
     ("options", "said"),
     [
         (("--cluster", "2x1@fast"), "1gbit"),
-        (("--cluster", "none.toml"), "cannot read the cluster none.toml"),
+        (("--cluster", "none.toml"), "cannot read none.toml: no such file"),
         (("--cluster", "2x1", "--schedule", "never"), "schedule 'never' is unknown"),
         (("--cluster", "2x1", "--sweep", "speed=1"), "--sweep speed=1 is not of the form"),
         (("--cluster", "2x1", "--costs", "flops"), "flops_per_s"),

@@ -44,9 +44,10 @@ with trainer:
             trainer.flush()
             early = status("VmRSS")
     trainer.flush()
+    peak, grown = status("VmHWM") - before, status("VmRSS") - early  # before a simulation loads its compiler
     parts = hyperplace.memory(trainer.program, trainer.schedule, optimizer=optimizer)
     most = max(hyperplace.dry_run(trainer.program, trainer.schedule).live)
-    print(status("VmHWM") - before, sum(part.total for part in parts), status("VmRSS") - early, most)
+    print(peak, sum(part.total for part in parts), grown, most)
 """
 CASES = {
     "one in flight": ("coarse", "layerwise", "sgd", 1, 5),

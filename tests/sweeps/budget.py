@@ -59,7 +59,7 @@ def _hang(signum, frame):
 def _audit(event, arguments):
     """Note what only code of a file would do; a hook cannot be taken off again, so it must be cheap."""
     if event in CALLS or (event in ("os.mkdir", "open") and arguments[0] == EXECUTED):
-        _seen.append(f"{event} {arguments[0]}")
+        _seen.append(" ".join(map(str, (event, *arguments[:1]))))  # a fork has no arguments
 
 
 def _forget_peak():

@@ -92,7 +92,7 @@ def test_other_settings_than_the_checkpoints_are_refused(run, change) -> None:
 
 
 def test_a_checkpoint_of_somebody_else(run, tmp_path) -> None:
-    with pytest.raises(FileError, match="is it a checkpoint, and whole"):
+    with pytest.raises(FileError, match="no such file or directory; check the path"):
         run(resume=True)
     (tmp_path / "checkpoint.pt").write_bytes(b"not a checkpoint")
     with pytest.raises(FileError, match="is it a checkpoint, and whole"):
