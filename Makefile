@@ -3,7 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test format sweep-programs sweep-never-worse sweep-random-models sweep-plans fuzz faults models-table clean
+.PHONY: demo test format sweep-programs sweep-never-worse sweep-random-models sweep-plans sweep-time-plans fuzz faults
+.PHONY: soak signals models-table clean
 
 demo: .venv/installed
 	$(BIN)/hyperplace partition vgg16 --k 4 --imbalance 0.1
@@ -20,6 +21,9 @@ sweep-programs: .venv/installed-test
 
 sweep-never-worse: .venv/installed-test
 	$(BIN)/python tests/sweeps/never_worse.py results/never-worse.csv
+
+sweep-time-plans: .venv/installed-test
+	$(BIN)/python tests/sweeps/time_plans.py --count 200
 
 sweep-random-models: .venv/installed-test
 	$(BIN)/python tests/sweeps/random_models.py 2000 0
@@ -41,6 +45,17 @@ fuzz: .venv/installed-test
 COUNT ?= 1000
 faults: .venv/installed-test
 	$(BIN)/python tests/sweeps/faults.py $(COUNT) 0 results/faults/faults.csv
+
+# A long run in which a host is lost every so often and replaced by a spare; STEPS=600 LOSS_EVERY=200 takes a minute.
+STEPS ?= 20000
+LOSS_EVERY ?= 2000
+soak: .venv/installed-test
+	$(BIN)/python tests/sweeps/soak.py --steps $(STEPS) --loss-every $(LOSS_EVERY) --out results/faults/soak.csv
+
+# 200 x SIGINT, 50 x SIGTERM, 50 x SIGKILL to train and partition; goes on where it was stopped (SIGNALS="SIGINT 10").
+SIGNALS ?= SIGINT 200 SIGTERM 50 SIGKILL 50
+signals: .venv/installed-test
+	$(BIN)/python tests/sweeps/signals.py --out results/faults/signals.csv $(SIGNALS)
 
 format: .venv/installed-test
 	$(BIN)/ruff format .

@@ -60,6 +60,13 @@ def bench(
         float | None,
         typer.Option(help="Seconds of a turn on hosts; slow methods are timed for fewer steps.", show_default="30"),
     ] = None,
+    survive_every: Annotated[
+        int | None,
+        typer.Option(
+            help="On hosts: also the plan by time with --survive 1 and a copy of every part after so many updates.",
+            show_default="none",
+        ),
+    ] = None,
     only: Annotated[
         str | None, typer.Option(help="Methods with one of these words, such as hybrid,ddp.", show_default="all")
     ] = None,
@@ -75,6 +82,7 @@ def bench(
     from hyperplace.bench import BenchSettings, check_images
 
     of_hosts = {"--rate": rate, "--shares": shares, "--delay": delay, "--batches": batches, "--turn-limit": turn_limit}
+    of_hosts |= {"--survive-every": survive_every}
     _check_options(hosts, k, of_hosts)
     subject = Subject(model, parsed_shapes(input))
     loaded = subject.load()
@@ -93,6 +101,7 @@ def bench(
         seed=seed,
         time_limit_s=time_limit,
         only=tuple(only.split(",")) if only else (),
+        survive_every=survive_every,
     )
     if hosts is None:
         folder, measure = out or Path("results") / f"{name}-k{num_parts}-bench", _on_threads(subject, settings)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LOCK = ".lock"
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path, option: str = "--out") -> None:
     """Refuse a folder that cannot be made or written before the work starts rather than after it."""
     present = folder
     try:
@@ -30,11 +30,11 @@ def check_folder(folder: Path) -> None:
             present = present.parent
     except (OSError, UnicodeEncodeError, ValueError) as fault:
         reason = (fault.strerror or "").lower() if isinstance(fault, OSError) else "its name is no text"
-        raise FileError(f"cannot write to {shown(folder)}: {reason}; choose another --out") from None
+        raise FileError(f"cannot write to {shown(folder)}: {reason}; choose another {option}") from None
     if not present.is_dir():
-        raise FileError(f"cannot write to {folder}: {present} is not a folder; choose another --out")
+        raise FileError(f"cannot write to {folder}: {present} is not a folder; choose another {option}")
     if not os.access(present, os.W_OK | os.X_OK):
-        raise FileError(f"cannot write to {folder}: no permission for {present}; choose another --out")
+        raise FileError(f"cannot write to {folder}: no permission for {present}; choose another {option}")
 
 
 def check_free(folder: Path) -> None:

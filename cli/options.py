@@ -86,6 +86,12 @@ PlanRecompute = Annotated[
         show_default="auto",
     ),
 ]
+SurviveEvery = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Say what copies to another host after so many updates cost (train --survive).", show_default=False
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
 TimeLimit = Annotated[
     float,

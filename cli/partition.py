@@ -11,6 +11,7 @@ from hyperplace.errors import UsageError
 from . import options
 from .folder import check_folder, held, write_figure
 from .planned import load, settled_aloud
+from .simulate import survive_figures
 from .terminal import progress, say
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def partition(
     keep_together: options.KeepTogether = None,
     at_most: options.AtMost = None,
     recompute: options.PlanRecompute = None,
+    survive_every: options.SurviveEvery = None,
     out: options.Out = None,
     html: options.Html = False,
     json: options.Json = False,
@@ -73,6 +75,10 @@ def partition(
             | {name: word for name, word in (("--grain", grain), ("--partitioner", partitioner)) if word != "auto"}
         )
         k, costs = place.num_devices if k is None else k, costs or (None if given else "measured")
+    elif survive_every is not None:
+        raise UsageError(
+            "--survive-every says what copies cost on a --cluster; leave it out, or give it to hyperplace train"
+        )
     elif recompute is not None:
         raise UsageError("--recompute is for the memory of a --cluster; leave it out, or give it to hyperplace train")
     settings = Settings(
@@ -109,7 +115,7 @@ def partition(
                     watch=watch,
                     on_layer=shown.on_layer,
                 )
-                _show_time(found, place, folder, is_json=json, html=html)
+                _show_time(found, place, folder, is_json=json, html=html, survive_every=survive_every)
                 return
             placement = api.run(
                 loaded.module,
@@ -148,7 +154,9 @@ def _refuse_beside_cluster(given: dict[str, object]) -> None:
         raise UsageError(f"--cluster searches by time, and {used[0]} would do nothing; leave one of them out")
 
 
-def _show_time(found: "TimePlan", cluster: "Cluster", folder: Path, *, is_json: bool, html: bool) -> None:
+def _show_time(
+    found: "TimePlan", cluster: "Cluster", folder: Path, *, is_json: bool, html: bool, survive_every: int | None
+) -> None:
     """Write the files and the cluster, and show what the plan and others would take."""
     from rich.console import Console
 
@@ -161,24 +169,27 @@ def _show_time(found: "TimePlan", cluster: "Cluster", folder: Path, *, is_json: 
     write_text(folder / CLUSTER, cluster_text(cluster))
     _write(folder, found.placement)
     placement, best = found.placement, found.best
-    bound = api.bound_seconds(placement.graph, placement.profile, placement.plan.settings, cluster)
-    document = forecast_document(found.forecasts, cluster, bound)
+    flow = api.FlowWish(best.schedule)
+    bound = api.time_bound(placement.graph, placement.profile, placement.plan.settings, cluster, flow)
+    document = forecast_document(found.forecasts, cluster, bound, survive_every)
     if html:
         _write_page(folder, placement, document)
     if is_json:
-        figures = {"seconds_per_batch": best.seconds, "bound_seconds": bound, "binds": best.prediction.binds}
+        figures = {"seconds_per_batch": best.seconds, "bound_seconds": bound.seconds, "binds": best.binds}
+        figures |= {"bound_binds": bound.binds}
         figures |= {"schedule": best.schedule, "in_flight": best.in_flight, "micro_batches": best.micro_batches}
         figures |= {"recompute": chosen_text(best.recompute), "memory_bytes": [part.total for part in best.memory]}
+        figures |= survive_figures(best, cluster, survive_every)
         print(json_text.dumps(_summary(placement, folder) | figures | {"cluster": str(folder / CLUSTER)}))
         return
     show(document.without_figures(), Console(highlight=False))
-    flow = f"--in-flight {best.in_flight}"
-    flow += f" --micro-batches {best.micro_batches}" if best.schedule == "sync" else ""
-    flow += f" --recompute {chosen_text(best.recompute)}" if best.recompute else ""
+    words = f"--in-flight {best.in_flight}"
+    words += f" --micro-batches {best.micro_batches}" if best.schedule == "sync" else ""
+    words += f" --recompute {chosen_text(best.recompute)}" if best.recompute else ""
     say(f"\nwritten to {folder}/: {', '.join((*FILES.values(), CLUSTER, *[PAGE] * html))}")
     say(
         f"train it with: hyperplace train {folder / FILES['plan']} --cluster {folder / CLUSTER} "
-        f"--schedule {best.schedule} {flow}"
+        f"--schedule {best.schedule} {words}"
     )
 
 

@@ -47,6 +47,6 @@ def replan(
     gain = 100 * (1 - found.seconds / before.seconds)
     say(
         f"with what was seen the old plan takes {1e3 * before.seconds:,.1f} ms, the new one "
-        f"{1e3 * found.seconds:,.1f} ms: {gain:.1f} % less ({found.name}, {found.prediction.binds})\n"
+        f"{1e3 * found.seconds:,.1f} ms: {gain:.1f} % less ({found.name}, {found.binds})\n"
         f"written to {folder}/: profile.json, plan.json"
     )

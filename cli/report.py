@@ -1,11 +1,13 @@
 """`hyperplace report`: a plan as a page to look at in a browser."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hyperplace.errors import UsageError
+from hyperplace.values.bench import ASYNC, SYNC
 
 from . import options
 from .folder import check_folder
@@ -18,6 +20,25 @@ if TYPE_CHECKING:
     from hyperplace.values.timeline import Timeline
 
 
+@dataclass(frozen=True)
+class Flow:
+    """How the plan is predicted to run."""
+
+    schedule: str
+    in_flight: int
+    micro_batches: int | None
+
+    def __post_init__(self) -> None:
+        if self.schedule not in (ASYNC, SYNC):
+            raise UsageError(f"schedule {self.schedule!r} is unknown; choose one of {ASYNC}, {SYNC}")
+        if self.in_flight < 1:
+            raise UsageError(f"--in-flight {self.in_flight} is less than 1")
+        if self.micro_batches is not None and self.schedule != SYNC:
+            raise UsageError("--micro-batches is for --schedule sync; give both, or leave it out")
+        if self.micro_batches is not None and self.micro_batches < 1:
+            raise UsageError(f"--micro-batches {self.micro_batches} is less than 1")
+
+
 def report(
     plan: Annotated[Path, typer.Argument(help="A plan file.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("report.html"),
@@ -28,7 +49,13 @@ def report(
     against: Annotated[
         Path | None, typer.Option(help="Another plan of the same model, side by side.", show_default="none")
     ] = None,
-    in_flight: Annotated[int, typer.Option(help="Mini-batches under way at once, as predicted.")] = 4,
+    schedule: Annotated[str, typer.Option(help="What is predicted: async or sync.")] = "async",
+    in_flight: Annotated[
+        int, typer.Option(help="Mini-batches (sync: micro-batches) under way at once, as predicted.")
+    ] = 4,
+    micro_batches: Annotated[
+        int | None, typer.Option(help="Pieces of a mini-batch, for sync.", show_default="k, or 1 with batch norm")
+    ] = None,
     model: options.PlannedModel = None,
 ) -> None:
     """Write a plan as one HTML file: its network, parts and cards, timelines, and what another cluster would change."""
@@ -38,15 +65,14 @@ def report(
     from hyperplace.report.page import plan_page
 
     check_folder(out.parent)
-    if in_flight < 1:
-        raise UsageError(f"--in-flight {in_flight} is less than 1")
+    flow = Flow(schedule, in_flight, micro_batches)
     files = [plan, *([against] if against else [])]
     plans = [load_plan(file) for file in files]
     most = max(one.settings.k for one in plans)
     place = load_cluster(cluster or f"{most}x1@1gbit")
     measured = _measured(read_timeline(timeline), timeline, plans[0].settings.k) if timeline else None
     remarks = [] if cluster else [f"no --cluster is given: times are for {most} hosts with a device and 1 Gbit/s each"]
-    subjects = [_subject(file, model, place, in_flight, remarks) for file in files]
+    subjects = [_subject(file, model, place, flow, remarks) for file in files]
     page = plan_page(
         subjects[0], measured=measured, against=subjects[1] if against else None, remarks=list(dict.fromkeys(remarks))
     )
@@ -60,7 +86,7 @@ def _measured(found: "Timeline", path: Path, num_parts: int) -> "Timeline":
     return found
 
 
-def _subject(path: Path, model: str | None, cluster: "Cluster", in_flight: int, remarks: list[str]) -> "Shown":
+def _subject(path: Path, model: str | None, cluster: "Cluster", flow: Flow, remarks: list[str]) -> "Shown":
     """Return the plan with its time on the cluster; where its model is not at hand, without, and say so."""
     from hyperplace import api
     from hyperplace.report.page import Subject as Shown
@@ -76,4 +102,7 @@ def _subject(path: Path, model: str | None, cluster: "Cluster", in_flight: int, 
         shown.on_progress(str(cluster))
         loaded = found.load()
         graph = api.graph_for(planned.settings, loaded.module, loaded.sample)
-        return Shown(planned, api.outlook(graph, planned, cluster, in_flight))
+        made = api.outlook(
+            graph, planned, cluster, flow.in_flight, schedule=flow.schedule, micro_batches=flow.micro_batches
+        )
+        return Shown(planned, made)

@@ -19,6 +19,7 @@ from .terminal import progress, say
 if TYPE_CHECKING:
     from hyperplace.values.cluster import Cluster
     from hyperplace.values.forecast import Forecast
+    from hyperplace.values.time_bound import TimeBound
 
 
 def simulate(
@@ -37,6 +38,7 @@ def simulate(
     sweep: Annotated[
         str | None, typer.Option(help="Vary the cluster: hosts=1,2,4,8 bandwidth=0.1,1,10gbit.", show_default="no")
     ] = None,
+    survive_every: options.SurviveEvery = None,
     seed: options.Seed = 0,
     time_limit: options.TimeLimit = 20.0,
     model: options.PlannedModel = None,
@@ -88,8 +90,11 @@ def simulate(
     if sweep:
         _show_sweep(rows, out, is_json=json, html=html)
         return
-    bound = api.bound_seconds(graph, profile, settings, place)
-    _show(sorted(found, key=lambda one: one.rank), place, bound, out, is_json=json, html=html)
+    found.sort(key=lambda one: one.rank)
+    # Of kernels, which the fine grain places one by one, nothing is proven.
+    flow = next(flow for flow in flows if flow.schedule == found[0].schedule)
+    bound = api.time_bound(graph, profile, settings, place, flow) if settings.grain != "fine" else None
+    _show(found, place, bound, out, is_json=json, html=html, survive_every=survive_every)
 
 
 def parsed_sweep(text: str) -> dict[str, list[str]]:
@@ -110,7 +115,14 @@ def parsed_sweep(text: str) -> dict[str, list[str]]:
 
 
 def _show(
-    found: "Sequence[Forecast]", place: "Cluster", bound: float, out: Path | None, *, is_json: bool, html: bool
+    found: "Sequence[Forecast]",
+    place: "Cluster",
+    bound: "TimeBound | None",
+    out: Path | None,
+    *,
+    is_json: bool,
+    html: bool,
+    survive_every: int | None,
 ) -> None:
     from rich.console import Console
 
@@ -118,23 +130,39 @@ def _show(
     from hyperplace.files.write import write_text
     from hyperplace.report import csv_text, forecast_document, show
 
-    document = forecast_document(found, place, bound)
+    document = forecast_document(found, place, bound, survive_every)
     if out:
         write_text(out / "simulation.csv", csv_text(document))
         write_text(out / "trace.json", trace_text(found[0].prediction.timeline))
         if html:
             write_text(out / "simulation.html", page_of(document, "simulation"))
     if is_json:
-        print(json_text.dumps(_summary(found, place, bound)))
+        print(json_text.dumps(_summary(found, place, bound) | survive_figures(found[0], place, survive_every)))
         return
     show(document, Console(highlight=False))
     if out:
         say(f"written to {out}/: simulation.csv, trace.json{', simulation.html' * html}")
 
 
-def _summary(found: "Sequence[Forecast]", place: "Cluster", bound: float) -> dict[str, Any]:
+def _summary(found: "Sequence[Forecast]", place: "Cluster", bound: "TimeBound | None") -> dict[str, Any]:
     rows = [_row(one) for one in found]
-    return {"cluster": str(place), "bound_seconds": bound, **rows[0], "rows": rows}
+    least = {"bound_seconds": bound.seconds, "bound_binds": bound.binds} if bound else {}
+    return {"cluster": str(place), **least, **rows[0], "rows": rows}
+
+
+def survive_figures(one: "Forecast", place: "Cluster", every: int | None) -> dict[str, Any]:
+    """Return what it costs to be able to lose a host, where that is asked for."""
+    from hyperplace.values.surviving import survive_cost
+
+    if every is None:
+        return {}
+    cost = survive_cost(one, place, every)
+    return {
+        "survive_every": every,
+        "seconds_per_batch_surviving": cost.seconds,
+        "survive_share": cost.share,
+        "survive_card_bytes": cost.card_bytes,
+    }
 
 
 def _row(one: "Forecast") -> dict[str, Any]:
@@ -148,7 +176,7 @@ def _row(one: "Forecast") -> dict[str, Any]:
         "speed_up": one.speed_up,
         "busy": list(one.prediction.busy),
         "cards": [{"host": host, "way": way, "busy": share} for (host, way), share in one.prediction.cards.items()],
-        "binds": one.prediction.binds,
+        "binds": one.binds,
         "memory_bytes": [part.total for part in one.memory],
         "recompute": chosen_text(one.recompute),
         "lacks": one.lacks,

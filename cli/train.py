@@ -12,6 +12,7 @@ from . import options
 from .folder import held
 from .planned import PlanWish, find_subject
 from .training import TrainingRun
+from .watching import WatchWish, watching
 
 
 def train(
@@ -65,6 +66,21 @@ def train(
     survive_every: Annotated[
         int, typer.Option(help="Updates after which each part is copied to another host, for --survive.")
     ] = 20,
+    live: Annotated[
+        bool, typer.Option("--live", help="Show the run on a page of this machine; its address is said on stderr.")
+    ] = False,
+    live_port: Annotated[int | None, typer.Option(help="The port of --live.", show_default="any that is free")] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Write event files for TensorBoard into this folder.", show_default="none")
+    ] = None,
+    door: Annotated[
+        int | None,
+        typer.Option(help="With --survive: a port at which spare hosts, and hosts that come back, are let in."),
+    ] = None,
+    spare: Annotated[
+        str | None,
+        typer.Option(help="Be a spare of the run with these doors, such as 10.0.0.1:29600,10.0.0.2:29600."),
+    ] = None,
     out: options.Out = None,
     html: options.Html = False,
     json: options.Json = False,
@@ -81,6 +97,11 @@ def train(
         raise UsageError("--against-plain keeps no checkpoint; leave --resume out")
     if against_plain and is_started():
         raise UsageError("--against-plain is for one process; leave it out under torchrun")
+    watch_wish = WatchWish(live, live_port, tensorboard)
+    if against_plain and watch_wish.is_any:
+        raise UsageError("--live and --tensorboard show one run, and --against-plain makes two; leave that or them out")
+    if spare and (resume or against_plain or is_started()):
+        raise UsageError("--spare is for a process of its own, which begins where the others are; give it alone")
     if seeds and not against_plain:
         raise UsageError("--seeds is for --against-plain; give one --seed")
     asked = None if grain == "auto" else grain  # any plan will do
@@ -93,7 +114,7 @@ def train(
         batch=batch,
         batch_norm=batch_norm,
     )
-    with joined() as number:
+    with joined() as number, watching(watch_wish, is_first=number == 0) as watch:
         subject = find_subject(model, wish, spec=planned_model, shapes=input)
         rows = batch or (subject.plan.settings.batch if subject.plan else 64)
         run = TrainingRun.of(
@@ -123,14 +144,17 @@ def train(
                 record=timeline,
                 survive=survive,
                 survive_every=survive_every,
+                door=door,
+                spare=spare or "",
             ),
             out=out,
             resume=resume,
             is_quiet=json,
-            is_first=number == 0,
+            is_first=number == 0 and not spare,
             html=html,
+            watch=watch,
         )
-        if number:  # the first one has the folder
+        if number or spare:  # the first one has the folder
             run.alone()
             return
         with held(run.folder):

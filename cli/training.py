@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hyperplace.errors import FileError, UsageError
+from hyperplace.errors import FileError, HyperplaceError, NotNeeded, UsageError
 
 from .folder import check_folder, check_free, write_document
 from .planned import PlanWish, Subject, make_plan
 from .terminal import INTERRUPTED, EpochBar, say
+from .watching import Watching
 
 if TYPE_CHECKING:
     from hyperplace.training import Flow, Outcome, Sets, Snapshot, TrainSettings
@@ -45,6 +46,7 @@ class TrainingRun:
     is_quiet: bool
     role: Role  # the first of the processes of the run writes the files, and speaks
     bar: EpochBar
+    watch: Watching
     html: bool = False
 
     @property
@@ -63,11 +65,12 @@ class TrainingRun:
         resume: bool,
         is_quiet: bool,
         is_first: bool = True,
+        watch: Watching,
         html: bool = False,
     ) -> "TrainingRun":
         """Check what can be checked before the search for a plan, then search; of several processes in the first."""
         from hyperplace.files.plan import parse_plan, plan_text
-        from hyperplace.training import check_size, is_started, load_sets, shared_text
+        from hyperplace.training import check_size, is_started, load_sets, plan_behind, shared_text
 
         loaded = subject.load()
         wanted = _plan_settings(loaded.name, wish, settings) if subject.plan is None else subject.plan.settings
@@ -77,7 +80,8 @@ class TrainingRun:
         if is_first:
             check_free(folder)
         flow.devices_for(wanted.k)
-        check_size(wanted.k, flow.parts_per_process)
+        if not flow.spare:
+            check_size(wanted.k, flow.parts_per_process)
         sets = load_sets(settings, [tuple(x.shape[1:]) for x in loaded.sample])
         if is_first:
             _check_checkpoint(folder / CHECKPOINT, resume=resume)
@@ -85,14 +89,16 @@ class TrainingRun:
         def found() -> "Plan":
             return (_saved_plan(folder, loaded, wish) if resume else None) or make_plan(loaded, wanted)
 
-        if subject.plan:
+        if flow.spare:
+            plan = parse_plan(plan_behind(flow.spare), "the plan of the run")
+        elif subject.plan:
             plan = subject.plan
         elif is_started():
             plan = parse_plan(shared_text("plan", lambda: plan_text(found())), "the plan of rank 0")
         else:
             plan = found()
         role, bar = Role(is_first), EpochBar(is_shown=is_first)
-        return cls(subject, plan, settings, flow, sets, folder, resume, is_quiet, role, bar, html)
+        return cls(subject, plan, settings, flow, sets, folder, resume, is_quiet, role, bar, watch, html)
 
     def alone(self) -> None:
         """Train from one seed, with checkpoints."""
@@ -107,16 +113,33 @@ class TrainingRun:
                 flow=self.flow,
                 checkpoint=self.folder / CHECKPOINT,
                 resume=self.resume,
-                on_ready=self._write_plan,
+                on_ready=self._on_ready,
                 on_step=self.bar.on_step,
                 on_epoch=self._on_epoch,
                 on_timeline=self._write_trace,
                 on_change=self._on_change,
+                on_reading=self.watch.on_reading if self.watch.wish.is_any else None,
             )
+        except NotNeeded as reason:
+            say(str(reason))
+            return
         finally:
             self.bar.end()
         files = self._write_history(outcome.rows, with_figure=True) if outcome.rows else ()
         self._end(outcome, files)
+
+    @property
+    def _name(self) -> str:
+        return f"{self.plan.settings.model} on {self.settings.data}, k={self.plan.settings.k}"
+
+    def _on_ready(self) -> None:
+        self._write_plan()
+        if self.is_first:
+            self._begin_watch()
+
+    def _begin_watch(self) -> None:
+        self.watch.open()
+        self.watch.begin(f"{self._name}, {self.flow.schedule}", self.plan.settings.k)
 
     def _write_trace(self, timeline: "Timeline") -> None:
         from hyperplace.files.timeline import trace_text
@@ -132,6 +155,10 @@ class TrainingRun:
         self.role.is_first = is_first
         if has_come:
             self._write_plan()
+            try:
+                self._begin_watch()
+            except HyperplaceError as fault:  # such as a port that is not free here: no reason to end what was saved
+                say(str(fault))
         if is_first:
             say(words)
 
@@ -168,8 +195,7 @@ class TrainingRun:
         from hyperplace.report import history_document
         from hyperplace.values.history import History
 
-        name = f"{self.plan.settings.model} on {self.settings.data}, k={self.plan.settings.k}"
-        document = history_document(History(name, tuple(rows)))
+        document = history_document(History(self._name, tuple(rows)))
         shown = document if with_figure else document.without_figures()
         return write_document(self.folder, "history", shown, html=self.html)
 
@@ -193,6 +219,8 @@ class TrainingRun:
         if self.is_first and self.is_quiet:
             print(json_text.dumps(self._summary(outcome.rows) | asdict(outcome)))
         done, checkpoint = len(outcome.rows), self.folder / CHECKPOINT
+        how = "was interrupted" if outcome.is_interrupted else "has ended"
+        self.watch.end = f"The run {how} after {done} epochs."
         if outcome.is_interrupted:
             if self.is_first:
                 say(

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         schedule,
         simulate,
     )
+    from hyperplace.report.progress import progress
 
 __all__ = [
     "build",
@@ -58,6 +59,7 @@ __all__ = [
     "predict",
     "probe",
     "profile",
+    "progress",
     "save_checkpoint",
     "save_plan",
     "schedule",
@@ -78,11 +80,22 @@ def _as_figure(value: Any) -> Any:
     return plan_figure(value)
 
 
+def _as_line(title: str) -> Any:
+    from hyperplace.report.progress import line
+
+    return line(title)
+
+
 drawn.register("html", _as_html)
 drawn.register("figure", _as_figure)
+drawn.register("line", _as_line)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "progress":
+        from hyperplace.report.progress import progress
+
+        return progress
     if name in __all__:
         from hyperplace import api
 

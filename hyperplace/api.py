@@ -31,8 +31,9 @@ from hyperplace.steps.build import build
 from hyperplace.steps.emit import emit
 from hyperplace.steps.schedule import schedule
 from hyperplace.steps.simulate import averaged_epoch_s, dry_run, memory, predict, simulate
+from hyperplace.time_bound import time_bound
 from hyperplace.time_search import TimePlan, methods, place_by_time, run_by_time, sweep
-from hyperplace.timing import FlowWish, bound_seconds, forecast, outlook, probe
+from hyperplace.timing import FlowWish, forecast, outlook, probe
 from hyperplace.values.comparison import METHOD_NAMES
 from hyperplace.values.plan import Plan
 from hyperplace.values.program import Program
@@ -45,7 +46,6 @@ __all__ = [
     "Watch",
     "averaged_epoch_s",
     "baselines",
-    "bound_seconds",
     "build",
     "capture",
     "check_plan",
@@ -86,6 +86,7 @@ __all__ = [
     "settled",
     "simulate",
     "sweep",
+    "time_bound",
 ]
 
 

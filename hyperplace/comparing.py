@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hyperplace.errors import BalanceError, PartitionerError, UsageError
 from hyperplace.planning import Clock, OnLayer, Placement, graph_for, placed, profile
 from hyperplace.search import Watch, search
+from hyperplace.values import drawn
 from hyperplace.values.comparison import METHOD_NAMES, METHODS, Comparison, ComparisonRow, Method
 from hyperplace.values.graph import Graph
 from hyperplace.values.layout import Layout
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
+@drawn.watched("comparing")
 def compare(
     model: "nn.Module",
     sample: Any,

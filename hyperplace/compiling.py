@@ -1,5 +1,7 @@
 """From a plan to what runs it: the program as text, and a trainer."""
 
+import json
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -8,12 +10,13 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hyperplace.errors import ModelError, UsageError
-from hyperplace.planning import graph_for, plan_of_fewer
+from hyperplace.errors import ModelError, TrainingError, UsageError
+from hyperplace.planning import graph_for, heard_plan, plan_of_fewer, told_plan
 from hyperplace.steps.emit import emit
 from hyperplace.steps.lower import lower as lower_step
 from hyperplace.steps.schedule import schedule
 from hyperplace.steps.simulate import memory
+from hyperplace.values import drawn
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.derived import derived, differences
 from hyperplace.values.graph import Graph
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from hyperplace.runtime import Runnable, RunSettings, Survivor, Trainer
+    from hyperplace.runtime.door import Door
+    from hyperplace.runtime.meeting import Facts
     from hyperplace.runtime.processes import Processes
     from hyperplace.runtime.weights import AverageFactory, OptimizerFactory, SchedulerFactory
     from hyperplace.runtime.world import World
@@ -78,6 +83,7 @@ def runnable(graph: Graph, plan: Plan, profile: Profile | None = None, *, recomp
     return with_code(lowered, emit(lowered))
 
 
+@drawn.watched("compiling")
 def compile(
     model: "nn.Module",
     plan: Plan,
@@ -105,6 +111,8 @@ def compile(
     recompute: str = NONE,
     survive: int = 0,
     survive_every: int = 20,
+    door: int | None = None,
+    spare: str = "",
 ) -> "Trainer | Survivor":
     """Return a trainer that runs a plan of the model: a thread per part, its weights taken from the model.
 
@@ -120,7 +128,9 @@ def compile(
 
     With `survive`, so many of the processes may be lost, one after the other, and the others go on with fewer parts:
     each streams what its parts have to another one after every `survive_every` updates. Each then needs all rows of
-    the mini-batches.
+    the mini-batches. A `door`, a port, lets others in instead: a process of no such run calls compile with `spare`, the
+    doors of some of its processes such as `10.0.0.1:29600`, and the same else; it waits until one is missing and the
+    others call `take_in`, and begins there, at `num_batches` and with what they gave along in `brought`.
 
     By default several mini-batches are under way at once (`schedule="async"`), each computed with weights that lack
     the updates of those before it; in_flight=1 or schedule="sync" is the plain loop.
@@ -136,14 +146,15 @@ def compile(
     ...         trainer.step(x, y)
     ...     model.load_state_dict(trainer.state_dict())
     """
-    from hyperplace.runtime import RunSettings, Training
-    from hyperplace.runtime.meeting import check_size, check_survive, met_world
+    from hyperplace.runtime import RunSettings, Survivor, Training
+    from hyperplace.runtime.meeting import check_size, check_survive, facts, met_world
     from hyperplace.runtime.processes import Processes
     from hyperplace.runtime.state import evaluated, named_tensors
     from hyperplace.steps.capture.alone import alone
 
-    check_size(plan.settings.k, parts_per_process)
-    check_survive(survive, plan.settings.k, parts_per_process)
+    check_survive(survive, plan.settings.k, parts_per_process, door=door, spare=spare)
+    if not spare:
+        check_size(plan.settings.k, parts_per_process)
     with alone():  # another thread may be capturing the same model, which has other tensors meanwhile
         if state is None:
             _check_values(model)
@@ -167,14 +178,20 @@ def compile(
     made = runnable(graph, plan, recompute=recompute)
     evaluate = None if graph.evaluates else partial(evaluated, model, is_keyword=bool(graph.takes[1]))
     begin = partial(_trainer, model, whole, training=training, loss=loss, evaluate=evaluate)
-    world = met_world(made.program, whole, settings, training, parts_per_process)
-    if survive and isinstance(world, Processes):
+    world = None if spare else met_world(made.program, whole, settings, training, parts_per_process)
+    if world is None or (survive and isinstance(world, Processes)):
         others = recompute if recompute == ALL else NONE  # segments that are named are those of this plan
 
         def ready(one: Plan) -> "tuple[Runnable, int]":
             return made if one is plan else runnable(graph, one, recompute=others), pieces(one)
 
-        return _survivor(graph, plan, settings, world, begin, ready)
+        given = facts(made.program, whole, settings, training)
+        if world is None:
+            return _guest(plan, settings, begin, ready, given, parts_per_process, door, spare)
+        fewer = _fewer(graph, plan, settings.survive, world)
+        opened = _opened(door, [plan, *fewer], given)
+        make = _maker(plan, fewer, settings, begin, ready, parts_per_process, first=world)
+        return Survivor(world, make, most_lost=survive, every=survive_every, door=opened)
     return begin(made, settings, world)
 
 
@@ -195,33 +212,92 @@ def _trainer(
     return Trainer(made, whole, settings=settings, names=names, world=world, **words)
 
 
-def _survivor(
-    graph: Graph,
-    plan: Plan,
-    settings: "RunSettings",
-    processes: "Processes",
-    begin: "Callable[[Runnable, RunSettings, World], Trainer]",
-    ready: "Callable[[Plan], tuple[Runnable, int]]",
-) -> "Survivor":
-    """Return a trainer that goes on by plans made now for as many parts as may be left."""
-    from hyperplace.runtime import Survivor
+Begin = Callable[["Runnable", "RunSettings", "World"], "Trainer"]
+Ready = Callable[[Plan], "tuple[Runnable, int]"]
+
+
+def _fewer(graph: Graph, plan: Plan, most_lost: int, processes: "Processes") -> list[Plan]:
+    """Return plans, made now, for as many parts as may be left."""
     from hyperplace.runtime.joining import shared_text
 
     each = len(processes.parts)
-    counts = [plan.settings.k - lost * each for lost in range(1, settings.survive + 1)]
-    fewer = [plan_of_fewer(graph, plan, k, partial(shared_text, f"{processes.name}: plan for {k}")) for k in counts]
+    counts = [plan.settings.k - lost * each for lost in range(1, most_lost + 1)]
+    return [plan_of_fewer(graph, plan, k, partial(shared_text, f"{processes.name}: plan for {k}")) for k in counts]
+
+
+def _maker(
+    plan: Plan,
+    fewer: Sequence[Plan],
+    settings: "RunSettings",
+    begin: Begin,
+    ready: Ready,
+    each: int,
+    *,
+    first: "Processes | None" = None,
+) -> "Callable[[Processes], Trainer]":
+    """Return what makes the trainer of any generation; only of the first a cluster is known, with a device each."""
     known = {one.settings.k: ready(one) for one in (plan, *fewer)}
 
     def make(world: "Processes") -> "Trainer":
         made, micro_batches = known[world.size * each]
-        parts = [member * each + part for member in world.members for part in range(each)]
-        devices = [settings.devices[part] for part in parts] if settings.devices else []
-        cluster = settings.cluster if world is processes else None  # which has a device for every part
-        return begin(
-            made, replace(settings, micro_batches=micro_batches, devices=tuple(devices), cluster=cluster), world
-        )
+        devices = _devices_of(settings.devices, world.members, each)
+        cluster = settings.cluster if world is first else None
+        return begin(made, replace(settings, micro_batches=micro_batches, devices=devices, cluster=cluster), world)
 
-    return Survivor(processes, make, most_lost=settings.survive, every=settings.survive_every)
+    return make
+
+
+def _devices_of(devices: Sequence[str], members: Sequence[int], each: int) -> tuple[str, ...]:
+    """Return the device of every part; who came later has those of somebody who is lost."""
+    if not devices:
+        return ()
+    slots = range(len(devices) // each)
+    free = iter([slot for slot in slots if slot not in members])
+    places = [member if member in slots else next(free) for member in members]
+    return tuple(devices[place * each + part] for place in places for part in range(each))
+
+
+def _opened(door: int | None, plans: Sequence[Plan], given: "Facts") -> "Door | None":
+    """Open the door of this process; of several on one host each has a port of its own."""
+    from hyperplace.runtime.door import Door
+
+    if door is None:
+        return None
+    welcome = {"plans": [told_plan(plan) for plan in plans], "facts": json.dumps(given)}
+    return Door(door + int(os.environ.get("LOCAL_RANK", "0")), welcome)
+
+
+def _guest(
+    plan: Plan,
+    settings: "RunSettings",
+    begin: Begin,
+    ready: Ready,
+    given: "Facts",
+    each: int,
+    door: int | None,
+    spare: str,
+) -> "Survivor":
+    """Return the trainer of a process that was let into a run, once it is."""
+    from hyperplace.runtime import Survivor
+    from hyperplace.runtime.arrivals import differences as other_facts
+    from hyperplace.runtime.arrivals import entered
+    from hyperplace.runtime.door import Guest
+
+    guest = Guest(spare)
+    plans = [heard_plan(text) for text in guest.welcome["plans"]]
+    if other := other_facts(guest.welcome, given):
+        raise TrainingError(f"this spare is not like the run behind {spare}: {other}; give it the same options")
+    make = _maker(plan, plans[1:], settings, begin, ready, each)
+    world, key = entered(guest)
+    return Survivor(
+        world,
+        make,
+        most_lost=settings.survive,
+        every=settings.survive_every,
+        full=plan.settings.k // each,
+        door=_opened(door, plans, given),
+        guest_of=key,
+    )
 
 
 def _check_micro_batches(graph: Graph) -> None:

@@ -6,7 +6,8 @@ HyperplaceError
 |-- FileError             a file that cannot be read or written, or whose content is wrong
 |-- BalanceError          an imbalance that cannot be met, with the block that is too heavy
 |-- TrainingError         a part failed while a model was trained, with the part and the layer
-|   `-- HostLost              a process of the run, or the host that it was on, is gone
+|   |-- HostLost              a process of the run, or the host that it was on, is gone
+|   `-- NotNeeded             a spare's run has ended without it
 `-- PartitionerError      the partitioner process failed
     |-- PartitionerCrash      it died, or its answer was not a partition
     |-- PartitionerTimeout    it did not end in time
@@ -55,6 +56,10 @@ class TrainingError(HyperplaceError):
 
 class HostLost(TrainingError):
     """A process of the run, or the host that it was on, is gone."""
+
+
+class NotNeeded(TrainingError):
+    """The run that a spare has waited for has ended without it."""
 
 
 class PartitionerError(HyperplaceError):

@@ -80,7 +80,7 @@ def _judged(name: str, plan: Plan, pins: Pins, judge: Judge | None) -> Place:
         over = f"max/avg {plan.metrics.max_over_avg:.3f} is over the limit of {1 + plan.settings.imbalance:g}"
         return Place(name, plan, (*(() if plan.metrics.feasible else (over,)), *broken))
     found = judge(plan)
-    return Place(name, plan, (*([found.lacks] if found.lacks else []), *broken), found.seconds, found.prediction.binds)
+    return Place(name, plan, (*([found.lacks] if found.lacks else []), *broken), found.seconds, found.binds)
 
 
 def _moved(plan: Plan, names: tuple[str, ...], part: int) -> Plan:

@@ -16,6 +16,8 @@ def fitted(program: Program, order: Schedule, limits: Limits, needed: Needed) ->
     Those that save most bytes for the work of running them again come first. Recomputing a segment never takes more
     memory at any moment, so what does not fit with all of them fits with none.
     """
+    if all(limit is None for limit in limits):
+        return program
     waiting = {p: _by_worth(program, order, p) for p in _over(needed(program), limits)}
     chosen: list[tuple[int, int]] = []
     now = program

@@ -1,12 +1,14 @@
 """A model and a sample to its plan in one call, by bytes within an imbalance or by time on a cluster."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from hyperplace.planning import run
 from hyperplace.search import OnProgress, Watch
 from hyperplace.time_search import run_by_time
 from hyperplace.timing import FlowWish
+from hyperplace.values import drawn
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.pins import Pins
 from hyperplace.values.plan import Plan, Settings
@@ -36,11 +38,12 @@ def place(
     pin: Mapping[str, int] | None = None,
     keep_together: Iterable[Sequence[str]] | None = None,
     at_most: Mapping[str, int] | None = None,
-    on_progress: OnProgress = lambda text: None,
+    on_progress: OnProgress | None = None,
 ) -> Plan:
     """Return the plan that places a model on k parts, with its metrics; for mini-batches like the sample, or `batch`.
 
-    All searches together end at `time_limit_s`; 0 means none. `on_progress` gets a line whenever one finds something.
+    All searches together end at `time_limit_s`; 0 means none. `on_progress` gets a line whenever one finds something;
+    in a notebook it is shown below the cell unless told otherwise.
 
     Grain "auto" tries coarse, fine and hybrid, and takes the one that moves least in training. Batch norm "per-shard"
     saves what batch norms over split rows exchange, at the price of statistics that are not the unsplit model's.
@@ -69,10 +72,11 @@ def place(
         batch_norm=batch_norm,
         pins=Pins.of(pin, keep_together, at_most),
     )
-    watch = Watch(time_limit_s, on_progress=on_progress)
-    if cluster is not None:
-        return run_by_time(model, sample, settings, cluster, FlowWish(schedule), watch=watch).best.plan
-    return run(model, sample, settings, watch=watch).plan
+    with nullcontext() if on_progress else drawn.line(f"placing {settings.model}") as line:
+        watch = Watch(time_limit_s, on_progress=on_progress or (line.say if line else lambda text: None))
+        if cluster is not None:
+            return run_by_time(model, sample, settings, cluster, FlowWish(schedule), watch=watch).best.plan
+        return run(model, sample, settings, watch=watch).plan
 
 
 def _rows_of(sample: Any) -> int:

@@ -243,7 +243,7 @@ def place_graph(graph: Graph, costs: Profile, settings: Settings, *, time_limit_
 
 def plan_of_fewer(graph: Graph, plan: Plan, k: int, share: Callable[[Callable[[], str]], str]) -> Plan:
     """Return a plan of fewer parts by the same settings; `share` gives all processes the text that one makes."""
-    settings = replace(plan.settings, k=k)
+    settings = replace(plan.settings, k=k, hosts=())  # which parts are left on which host nobody knows yet
     if settings.partitioner == "file":
         settings = replace(settings, partitioner="auto")
 
@@ -251,6 +251,16 @@ def plan_of_fewer(graph: Graph, plan: Plan, k: int, share: Callable[[Callable[[]
         return plan_text(place_graph(graph, profile(graph, costs=settings.costs, batch=settings.batch), settings))
 
     return parse_plan(share(found), f"the plan for {k} parts")
+
+
+def told_plan(plan: Plan) -> str:
+    """Return a plan as the text in which processes tell it each other."""
+    return plan_text(plan)
+
+
+def heard_plan(text: str) -> Plan:
+    """Return the plan that another process has told."""
+    return parse_plan(text, "the plan of the run")
 
 
 class Clock:

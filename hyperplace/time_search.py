@@ -9,9 +9,10 @@ of them are tried.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
-from math import ceil
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import combinations_with_replacement, product
+from math import ceil, comb, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from hyperplace.errors import BalanceError
 from hyperplace.planning import OnLayer, Placement, checked_profile, graph_for, profile
 from hyperplace.remedies import smallest_change
 from hyperplace.search import UNWATCHED, OnProgress, Watch
+from hyperplace.steps.build import build
 from hyperplace.steps.place import place
 from hyperplace.time_candidates import (
+    GRAINS,
     any_imbalance,
     made_candidates,
     placements,
@@ -30,12 +33,14 @@ from hyperplace.time_candidates import (
     simple_plans,
 )
 from hyperplace.time_moves import ROWS_FIRST, Splits, neighbours
+from hyperplace.time_owners import other_owners
 from hyperplace.time_swaps import swapped
-from hyperplace.timing import FlowWish, forecast
+from hyperplace.timing import FlowWish, forecast, held_back
 from hyperplace.values.arrays import Ints
 from hyperplace.values.cluster import Cluster, Host, parse_rate
 from hyperplace.values.forecast import Forecast
 from hyperplace.values.graph import Graph
+from hyperplace.values.hosts import hosts_of
 from hyperplace.values.layout import Layout, layout_of
 from hyperplace.values.methods import BY_TIME, COARSE, DATA_PARALLEL, HYBRID, INCREMENTAL, LAYERWISE, SERVERS
 from hyperplace.values.partition import Partition
@@ -48,7 +53,7 @@ if TYPE_CHECKING:
 
 METHODS = (LAYERWISE, INCREMENTAL, COARSE, HYBRID, DATA_PARALLEL, *SERVERS)  # in tables, beside the plan by time
 TABLE_IMBALANCE = 0.02  # of the searches in tables
-FEW = 600  # placements that are all tried
+FEW = 1000  # placements that are all tried
 STARTS = 3  # the best candidates, from which it goes on
 BORDERS = 8  # tried at first between layers by rows and layers by filters
 GAIN = 1e-4  # of the time: what is less is none
@@ -76,6 +81,7 @@ def place_by_time(
 ) -> TimePlan:
     """Return the plan that takes least time on the first k devices of a cluster, and what others take."""
     cluster.check_parts(settings.k)
+    settings = replace(settings, hosts=hosts_of(cluster, settings.k))
     bonds = settings.pins.bonds(graph, settings.k)
     begin, judge = time.monotonic(), _Judge(graph, costs, cluster, flow or FlowWish(), bonds)
     end = begin + watch.time_limit_s if watch.time_limit_s else None
@@ -84,11 +90,19 @@ def place_by_time(
         return end is not None and time.monotonic() > end
 
     splits = Splits.of(graph, costs, settings, [device.speed for device in cluster.devices[: settings.k]])
-    found = [*_rows_first(judge, splits, settings, is_over), *_judged(judge, settings, is_over, watch)]
+    found = [*_made(judge, settings), *_rows_first(judge, splits, settings, is_over)]
+    best = min(found, key=lambda pair: pair[0].rank)
+    if better := _first_better(judge, best, _few(judge, settings), is_over, to_the_end=True):
+        found.append(better)
+    found += _searched(judge, settings, is_over, watch)
     found.sort(key=lambda pair: pair[0].rank)
     for start in tuple(found[:STARTS]):
         better = _improved(judge, splits, start, is_over, watch)
         if better[0].rank < found[0][0].rank:
+            found.insert(0, better)
+    for start in tuple(found[:STARTS]):
+        better = _reowned(judge, start, is_over)
+        if _is_better(better[0], found[0][0]):
             found.insert(0, better)
     if lacks := found[0][0].lacks:
         change = smallest_change(
@@ -97,10 +111,11 @@ def place_by_time(
             cluster,
             judge.flow,
             [one.plan for one, _ in found],
-            lambda number: simple_plans(graph, costs, replace(settings, k=number), watch),
+            lambda number: simple_plans(graph, costs, replace(settings, k=number, hosts=()), watch),
         )
         raise BalanceError(f"no placement found fits into the memory of its devices: {lacks}; {change}")
-    return TimePlan(tuple(forecast for forecast, _ in found), found[0][1])
+    forecasts = [forecast for forecast, _ in found]
+    return TimePlan((held_back(forecasts[0], forecasts), *forecasts[1:]), found[0][1])
 
 
 def run_by_time(
@@ -133,23 +148,31 @@ class _Judge:
     cluster: Cluster
     flow: FlowWish
     bonds: tuple[Bond, ...]  # what the pins ask of the layers
+    known: list[float] = field(default_factory=list)  # the seconds of plans so far that fit into memory
 
     def keeps_pins(self, layout: Layout) -> bool:
         """Say whether every layer is where the pins let it be."""
         return all(bond.holds_in(layout) for bond in self.bonds)
 
     def __call__(self, name: str, plan: Plan) -> Forecast:
-        return forecast(self.graph, self.costs, plan, self.cluster, self.flow, name)
+        best_s = min(self.known, default=None)
+        found = forecast(self.graph, self.costs, plan, self.cluster, self.flow, name, enough_s=best_s)
+        if not found.lacks:
+            self.known.append(found.seconds)
+        return found
 
 
-def _judged(
+def _made(judge: _Judge, settings: Settings) -> Iterator[tuple[Forecast, Placement]]:
+    """Yield candidates that need no search, with what they take."""
+    for name, made in made_candidates(judge.graph, judge.costs, settings, judge.cluster):
+        yield judge(name, made.plan), made
+
+
+def _searched(
     judge: _Judge, settings: Settings, is_over: Callable[[], bool], watch: Watch
 ) -> Iterator[tuple[Forecast, Placement]]:
-    """Yield candidates with what they take: all that need no search, and the others as long as there is time."""
-    words = judge.graph, judge.costs, settings, judge.cluster
-    for name, made in made_candidates(*words):
-        yield judge(name, made.plan), made
-    for name, made in searched_candidates(*words, watch):
+    """Yield what searches find, with what it takes, as long as there is time."""
+    for name, made in searched_candidates(judge.graph, judge.costs, settings, judge.cluster, watch):
         yield judge(name, made.plan), made
         if is_over():
             watch.on_left_out("searches by time")
@@ -185,12 +208,23 @@ def _improved(
 ) -> tuple[Forecast, Placement]:
     """Return the best that can be reached from a placement by moving what lies together on it."""
     best, made = start
-    num_parts, num_vertices = made.partition.num_parts, len(made.partition.part_of)
-    if num_parts**num_vertices <= FEW:
-        return _first_better(judge, start, _all(made), is_over, to_the_end=True) or start
     while better := _first_better(judge, (best, made), _neighbours(judge, best, made, splits), is_over):
         best, made = better
         watch.on_progress(f"{best.seconds:.4g} s")
+    return best, made
+
+
+def _reowned(
+    judge: _Judge, start: tuple[Forecast, Placement], is_over: Callable[[], bool]
+) -> tuple[Forecast, Placement]:
+    """Return a placement with the owners of its replicas that take least time."""
+    best, made = start
+    for name, plan in other_owners(made.plan, judge.cluster, best.prediction.busy):
+        if is_over():
+            break
+        tried = judge(f"{start[0].name}, owners {name}", plan)
+        if _is_better(tried, best):
+            best, made = tried, replace(made, plan=plan)
     return best, made
 
 
@@ -238,9 +272,18 @@ def _settings_of(made: Placement, layout: Layout) -> Settings:
     return replace(made.plan.settings, grain=grain, imbalance=any_imbalance(layout.num_parts))
 
 
-def _all(made: Placement) -> Iterator[Layout]:
-    for parts in product(range(made.partition.num_parts), repeat=len(made.partition.part_of)):
-        yield _with_parts(made, np.array(parts, np.int64))
+def _few(judge: _Judge, settings: Settings) -> Iterator[Layout]:
+    """Yield all placements of a grain's blocks, where they are few; of a layer's only how many are where matters."""
+    for grain in GRAINS:
+        cut = partial(build, blocks=settings.blocks, fc=settings.fc, row_blocks=settings.row_blocks)
+        hypergraph = cut(judge.graph, judge.costs, grain=grain)
+        assert hypergraph.labels is not None, "built from a model"
+        sizes = np.bincount(hypergraph.labels.layer_of).tolist()
+        if prod(comb(size + settings.k - 1, size) for size in sizes if size) <= FEW:
+            ways = (combinations_with_replacement(range(settings.k), size) for size in sizes)
+            for chosen in product(*ways):
+                part_of = np.array([part for some in chosen for part in some], np.int64)
+                yield layout_of(hypergraph, Partition(part_of, settings.k, BY_TIME), settings.batch)
 
 
 def methods(
@@ -253,6 +296,7 @@ def methods(
 ) -> list[Forecast]:
     """Return what every method takes on a cluster, and what the plan for least time does, in every flow."""
     share = replace(watch, time_limit_s=watch.time_limit_s / (len(METHODS) + len(flows)), on_left_out=lambda what: None)
+    settings = replace(settings, hosts=hosts_of(cluster, settings.k))
     plans = list(_method_plans(graph, costs, settings, share))
     found = [forecast(graph, costs, plan, cluster, flow, name) for flow in flows for name, plan in plans]
     for flow in flows if settings.k > 1 else ():
@@ -286,7 +330,8 @@ def sweep(
     """
     found = []
     for hosts in map(int, values["hosts"]):
-        own = replace(settings, k=hosts * len(cluster.hosts[0].devices))
+        k = hosts * len(cluster.hosts[0].devices)
+        own = replace(settings, k=k, hosts=hosts_of(_like(cluster.hosts[0], hosts, 1.0), k))
         on_progress(f"{hosts} hosts")
         plans = list(_method_plans(graph, costs, own, Watch(time_limit_s / len(METHODS), on_progress=on_progress)))
         for rate in values["bandwidth"]:

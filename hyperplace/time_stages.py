@@ -3,6 +3,9 @@
 Graph + Profile + Cluster -> Layouts. A stage takes as long as the slower of its devices, which share its work by their
 speeds, and its cards, which carry the gradients and new weights of its copies and what comes in and goes out at its
 ends. That leaves out what waits for what; the simulation, which judges the layouts, does not.
+
+Where the last stage is on a host with devices of the one before, these may have more rows than their speed says: what
+they hand over goes by no card. And where one device has the last stage and time left, it may have rows of the first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,6 +22,8 @@ from hyperplace.values.profile import Profile
 
 BYTE_PRICES = (1.0, 2.0, 0.0)  # of a byte's time on a card: what waits for it may take longer, or nobody waits
 NUM_TAILS = 3  # cuts before which all devices but one share the rows
+SHARES = 128  # of the rows, tried for devices near the last stage
+WORTHWHILE = 0.99  # of the slowest, and less, is faster
 MOST_PARTS = 64  # beyond, tables of pairs of devices become large
 
 Stage = tuple[int, int, int, int]  # layers from and to, devices from and to
@@ -34,7 +39,12 @@ def staged_layouts(graph: Graph, costs: Profile, settings: Settings, cluster: Cl
         for stages in (_best_stages(table), *_tails(table)):
             if stages not in known and len(stages) > 1:
                 known.append(stages)
-                yield "-".join(str(end - begin) for _, _, begin, end in stages), _laid_out(graph, table, stages)
+                name = "-".join(str(end - begin) for _, _, begin, end in stages)
+                yield name, _laid_out(graph, table, stages, table.speeds)
+                nearer = _nearer(table, cluster, stages)
+                if nearer is not None:
+                    yield f"{name} near", _laid_out(graph, table, stages, nearer)
+                yield from ((f"{name} sharing", _laid_out(graph, table, *one)) for one in _sharing(table, stages))
 
 
 @dataclass(frozen=True)
@@ -95,9 +105,11 @@ def _cards(cluster: Cluster, devices: range) -> tuple[float, float]:
     """Return the seconds of a copied byte on the busiest card of some devices, and of one from or to elsewhere."""
     homes = [cluster.home[device] for device in devices]
     rates = {home: min(cluster.hosts[home].out_rate, cluster.hosts[home].in_rate) for home in homes}
-    # Each of n devices owns an nth: gradients to and from n - 1 others, new weights from and to them.
+    # Each of n devices owns an nth: a sum of gradients of what a host's own comes from every other host, and new
+    # weights of what others own come once; as much goes out.
+    shares = {home: homes.count(home) / len(homes) for home in rates}
     busiest = max(
-        (2 * homes.count(home) * (len(homes) - homes.count(home)) / len(homes) / rate for home, rate in rates.items()),
+        ((share * (len(rates) - 1) + 1 - share) / rates[home] for home, share in shares.items() if len(rates) > 1),
         default=0.0,
     )
     return busiest, 1 / sum(rates.values()) if rates else 0.0
@@ -148,10 +160,53 @@ def _tails(table: _Table) -> list[list[Stage]]:
     return [[(0, cut, 0, k - 1), (cut, num_layers, k - 1, k)] for cut in cuts]
 
 
-def _laid_out(graph: Graph, table: _Table, stages: Sequence[Stage]) -> Layout:
+def _nearer(table: _Table, cluster: Cluster, stages: Sequence[Stage]) -> Floats | None:
+    """Return how many rows each device has of all, if those on the host of the last stage have more than their share.
+
+    None where there are no such devices in the stage before, or where that makes it no faster.
+    """
+    (first, cut, begin, stop), (_, end, last, final) = stages[-2:]
+    homes, numbers = np.array(cluster.home[: len(table.speeds)]), np.arange(len(table.speeds))
+    is_before = (begin <= numbers) & (numbers < stop)
+    near, far = is_before & (homes == homes[last]), is_before & (homes != homes[last])
+    if len(set(homes[last:final].tolist())) > 1 or not (near.any() and far.any()):
+        return None
+    near_speed, far_speed = float(table.speeds[near].sum()), float(table.speeds[far].sum())
+    work, copied = table.work[cut] - table.work[first], table.copied_bytes[cut] - table.copied_bytes[first]
+    shares = np.append(
+        np.arange(1, SHARES) / SHARES, near_speed / (near_speed + far_speed)
+    )  # of the rows, for those near
+    crossing = (1 - shares) * table.crossing_bytes[cut] * table.cross_s[last, final]
+    computing = np.maximum(shares / near_speed, (1 - shares) / far_speed) * work
+    rest = (table.work[end] - table.work[cut]) / table.speed[last, final]
+    slowest = np.maximum(np.maximum(computing, rest), copied * table.copy_s[begin, stop] + crossing)
+    best = int(slowest.argmin())
+    if slowest[best] > WORTHWHILE * slowest[-1]:
+        return None
+    found = table.speeds.copy()
+    found[near] *= shares[best] / near_speed
+    found[far] *= (1 - shares[best]) / far_speed
+    return found
+
+
+def _sharing(table: _Table, stages: Sequence[Stage]) -> Iterator[tuple[list[Stage], Floats]]:
+    """Yield two stages, the first of them on the device of the last too, with how many rows each device has of all."""
+    if len(stages) != 2 or stages[1][3] - stages[1][2] > 1:
+        return
+    (_, cut, begin, _), (_, end, last, final) = stages
+    slowest = table.work[end] / table.speed[begin, final]  # if all take as long
+    left = 1 - (table.work[end] - table.work[cut]) / (slowest * table.speeds[last]) if slowest else 0.0
+    if left > 1 - WORTHWHILE:
+        rows_of = table.speeds.copy()
+        rows_of[last] *= left
+        yield [(0, cut, begin, final), stages[1]], rows_of
+
+
+def _laid_out(graph: Graph, table: _Table, stages: Sequence[Stage], rows_of: Floats) -> Layout:
+    """Return the layout of stages whose devices have rows in proportion to these numbers."""
     owners = {}
     for first, end, begin, stop in stages:
-        rows = _rows(table.speeds[begin:stop], table.batch) + begin
+        rows = _rows(rows_of[begin:stop], table.batch) + begin
         for layer in graph.layers[first:end]:
             owners[layer.name] = _plane(graph, layer, rows)
     return Layout(owners, len(table.speeds), found_by="stages")

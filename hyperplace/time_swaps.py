@@ -49,4 +49,4 @@ def _is_alike(cluster: Cluster, one: int, other: int) -> bool:
 
 def _card(cluster: Cluster, host: int) -> tuple[float, ...]:
     own = cluster.hosts[host]
-    return own.out_rate, own.in_rate, own.latency_s, own.send_s_per_byte, own.receive_s_per_byte
+    return own.out_rate, own.in_rate, own.latency_s, own.send_s_per_byte, own.receive_s_per_byte, own.message_s

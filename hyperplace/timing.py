@@ -14,11 +14,13 @@ from hyperplace.steps.schedule import schedule
 from hyperplace.steps.simulate import memory, predict
 from hyperplace.values.bench import ASYNC, SYNC
 from hyperplace.values.cluster import Cluster
-from hyperplace.values.derived.pacing import pace_of
+from hyperplace.values.derived.actions import durations, needs_of, parcels_of
+from hyperplace.values.derived.pacing import pace_of, sync_pace_of
+from hyperplace.values.derived.traffic import card_seconds, seconds
 from hyperplace.values.forecast import Forecast, Outlook
 from hyperplace.values.graph import Graph
 from hyperplace.values.memory import PartMemory
-from hyperplace.values.plan import Plan, Settings
+from hyperplace.values.plan import Plan
 from hyperplace.values.profile import Profile
 from hyperplace.values.program import Program
 from hyperplace.values.recompute import ALL, AUTO, NONE, recomputed, recomputing_as
@@ -54,33 +56,74 @@ class FlowWish:
 
 
 def forecast(
-    graph: Graph, costs: Profile, plan: Plan, cluster: Cluster, flow: FlowWish | None = None, name: str = "plan"
+    graph: Graph,
+    costs: Profile,
+    plan: Plan,
+    cluster: Cluster,
+    flow: FlowWish | None = None,
+    name: str = "plan",
+    *,
+    enough_s: float | None = None,
 ) -> Forecast:
     """Return how a plan is best run on a cluster: with the fewest in flight that are about as fast as any number.
 
     Where that takes more memory than there is, it is the fastest of what fits: fewer in flight, or some segments
-    recomputed.
+    recomputed. A plan that cannot be as fast as `enough_s`, going by its busiest device or card, is run one way only.
     """
     flow = flow or FlowWish()
     cluster.check_parts(plan.settings.k)
     program = lower(graph, plan, costs)
-    runs = _runs(program, cluster, flow, _depths(graph, plan, cluster, flow))
-    found = [_tried(name, plan, program, cluster, flow, run) for run in runs]
+    bound_s, found = _least_seconds(program, cluster), []
+    for run in _runs(program, cluster, flow, _depths(graph, plan, cluster, flow)):
+        found.append(_tried(name, plan, program, cluster, flow, run))
+        is_slow = enough_s is not None and bound_s > enough_s
+        if not found[-1].lacks and (is_slow or found[-1].seconds * ENOUGH <= bound_s):
+            break  # more in flight cannot be faster, or not as fast as need be
     least = min(one.lacking_bytes for one in found)
     fitting = [one for one in found if one.lacking_bytes == least]
     best = min(one.seconds for one in fitting)
-    return next(one for one in fitting if one.seconds * ENOUGH <= best)
+    return held_back(next(one for one in fitting if one.seconds * ENOUGH <= best), found)
 
 
-def outlook(graph: Graph, plan: Plan, cluster: Cluster, in_flight: int = 4) -> Outlook:
-    """Return what a plan takes on a cluster with so many in flight, going by the costs it was made with."""
-    flow = FlowWish(ASYNC, in_flight)
+def _least_seconds(program: Program, cluster: Cluster) -> float:
+    """Return what a mini-batch takes at least however many are in flight: the busiest device's work, or a card's."""
+    needs = needs_of(program)
+    busy = [0.0] * len(program.parts)
+    for node, time in seconds(program, durations(program, needs), cluster).items():
+        busy[node[0]] += time
+    return max(*busy, *card_seconds(parcels_of(program), cluster).values(), 0.0)
+
+
+def held_back(chosen: Forecast, others: Iterable[Forecast]) -> Forecast:
+    """Return a forecast that names the part for want of whose memory something faster was not chosen."""
+    faster = [one for one in others if one.lacking_part is not None and one.unhindered_s < chosen.seconds * ENOUGH]
+    if chosen.lacks or chosen.short_part is not None or not faster:
+        return chosen
+    return replace(chosen, short_part=min(faster, key=lambda one: one.unhindered_s).lacking_part)
+
+
+def outlook(
+    graph: Graph,
+    plan: Plan,
+    cluster: Cluster,
+    in_flight: int = 4,
+    *,
+    schedule: str = ASYNC,
+    micro_batches: int | None = None,
+) -> Outlook:
+    """Return what a plan takes on a cluster with so many in flight, going by the costs it was made with.
+
+    `micro_batches`: of the sync schedule; k, or 1 where a batch norm would not be the same.
+    """
+    flow = FlowWish(schedule, in_flight)
     cluster.check_parts(plan.settings.k)
     program = lower(graph, plan)
     known, assumed = _with_flops(cluster) if program.unit == "flops" else (cluster, "")
-    (run,) = _runs(program, known, flow, [(in_flight, 1)])
+    pieces = (micro_batches or micro_batches_for(graph, plan)) if schedule == SYNC else 1
+    (run,) = _runs(program, known, flow, [(in_flight, pieces)])
     found = _tried("plan", plan, program, known, flow, run)
-    return Outlook(found, known, pace_of(program, known), assumed)
+    pace = sync_pace_of(program, run[0], known) if schedule == SYNC else pace_of(program, known)
+    return Outlook(found, known, pace, assumed)
 
 
 def _with_flops(cluster: Cluster) -> tuple[Cluster, str]:
@@ -135,6 +178,7 @@ def _tried(name: str, plan: Plan, program: Program, cluster: Cluster, flow: Flow
             cluster=cluster,
         )
 
+    asked = program
     if flow.recompute == ALL:
         program = recomputing_as(program, ALL)
     elif flow.recompute == AUTO:
@@ -142,18 +186,24 @@ def _tried(name: str, plan: Plan, program: Program, cluster: Cluster, flow: Flow
         program = fitted(program, order, limits, lambda one: [part.total for part in needed(one)])
     parts = needed(program)
     lacking = _lacking(cluster, [part.total for part in parts])
+    again, prediction = recomputed(program), predict(program, order, cluster, micro_batches=micro_batches)
+    is_free = not again or flow.recompute == ALL
+    free = prediction if is_free else predict(asked, order, cluster, micro_batches=micro_batches)
     return Forecast(
         name,
         plan,
         flow.schedule,
         in_flight,
         pieces,
-        predict(program, order, cluster, micro_batches=micro_batches),
+        prediction,
         parts,
         alone_seconds(program, cluster),
-        recomputed(program),
-        ", ".join(lacking),
+        again,
+        ", ".join(_lack_text(cluster, part, lack) for part, lack in lacking.items()),
         sum(lacking.values()),
+        lacking_part=max(lacking, key=lacking.__getitem__) if lacking else None,
+        unhindered_s=free.seconds,
+        short_part=again[0][0] if free.seconds < prediction.seconds * ENOUGH else None,
     )
 
 
@@ -162,21 +212,15 @@ def alone_seconds(program: Program, cluster: Cluster) -> float:
     return min(device.seconds(program.total_work, program.unit) for device in cluster.devices)
 
 
-def bound_seconds(graph: Graph, costs: Profile, settings: Settings, cluster: Cluster) -> float:
-    """Return what no plan on these devices can take less than: all work, with no device ever idle."""
-    devices = cluster.devices[: settings.k]
-    work = sum(costs[layer.name].filter_work * layer.num_filters for layer in graph.layers)
-    return 1 / sum(1 / device.seconds(work, costs.unit) for device in devices) if work else 0.0
+def _lacking(cluster: Cluster, needed: list[int]) -> dict[int, int]:
+    """Return the parts whose devices have too little memory, and how much they lack."""
+    limits = [device.memory_bytes for device in cluster.devices]
+    pairs = enumerate(zip(needed, limits, strict=False))
+    return {part: size - limit for part, (size, limit) in pairs if limit is not None and size > limit}
 
 
-def _lacking(cluster: Cluster, needed: list[int]) -> dict[str, int]:
-    """Say which devices have too little memory, and by how much."""
-    found: dict[str, int] = {}
-    for part, (device, num_bytes) in enumerate(zip(cluster.devices, needed, strict=False)):
-        if device.memory_bytes is not None and num_bytes > device.memory_bytes:
-            host, lack = cluster.hosts[cluster.home[part]].name, num_bytes - device.memory_bytes
-            found[f"part {part} on {host} lacks {size(lack)} of memory"] = lack
-    return found
+def _lack_text(cluster: Cluster, part: int, num_bytes: int) -> str:
+    return f"part {part} on {cluster.hosts[cluster.home[part]].name} lacks {size(num_bytes)} of memory"
 
 
 def probe(seconds: float = 5.0) -> Cluster | None:

@@ -2,6 +2,7 @@
 
 import io
 import os
+import struct
 import subprocess
 import sys
 import zipfile
@@ -56,6 +57,7 @@ MALFORMED = {
     "a group that is a number": lambda c: c.update(groups=[3]),
     "a rate that is a text": lambda c: c["groups"][0].update(lr="fast"),
     "a rate that is no number": lambda c: c["groups"][0].update(lr=float("nan")),
+    "a text for a choice that is open": lambda c: c["groups"][0].update(fused=""),
     "betas of three": lambda c: c["groups"][0].update(betas=(0.1, 0.2, 0.3)),
     "a scheduler's method": lambda c: c["scheduler"].update(step=3),
     "a scheduler's count a text": lambda c: c["scheduler"].update(last_epoch="x"),
@@ -63,6 +65,7 @@ MALFORMED = {
     "average lacks one": lambda c: c["average"].pop("a"),
     "average a number": lambda c: c.update(average=4),
     "num_averaged no number": lambda c: c.update(num_averaged=float("nan")),
+    "num_averaged longer than a counter": lambda c: c.update(num_averaged=2**70),
     "num_averaged a tensor": lambda c: c.update(num_averaged=torch.ones(3)),
     "num_batches below zero": lambda c: c.update(num_batches=-5),
     "num_batches a text": lambda c: c.update(num_batches="5"),
@@ -154,6 +157,9 @@ def broken_archives(content):
     yield "a bit flipped", bytes(flipped)
     yield "a storage too short", zipped(entries | {name: entries[name][:-1]})
     yield "a storage too long", zipped(entries | {name: entries[name] + b"x"})
+    two_sizes = bytearray(zipped(entries))
+    struct.pack_into("<I", two_sizes, two_sizes.rindex(name.encode()) - 46 + 20, 2**32 - 1)
+    yield "an entry of two sizes", bytes(two_sizes)
     yield "compressed", zipped(entries | {name: bytes(10**8)}, zipfile.ZIP_DEFLATED)
 
 
@@ -167,7 +173,10 @@ def zipped(entries, method=zipfile.ZIP_STORED):
 
 @pytest.mark.parametrize("sharded", [False, True])
 def test_an_archive_that_is_not_what_it_says(tmp_path, sharded):
-    """Shards, which are mapped, were taken with flipped bits, and with storages that reached into the next one."""
+    """Shards, which are mapped, were taken with flipped bits, and with storages that reached into the next one.
+
+    A file whose directory gave an entry two sizes was taken here, and by torch.load in the next program not.
+    """
     with adam_trainer() as trainer:
         trainer.step(X, Y).item()
         save_checkpoint(trainer, tmp_path / "c", sharded=sharded)

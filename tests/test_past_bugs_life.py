@@ -22,7 +22,8 @@ from torch.nn import functional as F
 import hyperplace
 from hyperplace.errors import TrainingError
 from hyperplace.runtime import RunSettings, Trainer, Training, load_checkpoint, save_checkpoint
-from hyperplace.runtime.transport import Stopped
+from hyperplace.runtime.transport import GRADIENTS, Key, Stopped
+from hyperplace.runtime.transport.distributed import Arrived, Network
 from hyperplace.runtime.transport.threads import Gate
 
 (X, Y), (OTHER_X, OTHER_Y) = batches(2)
@@ -391,3 +392,17 @@ def test_ctrl_c_before_there_is_anything_to_save_is_said(monkeypatch, capsys):
         main()
     assert ended.value.code == 130
     assert "interrupted" in capsys.readouterr().err
+
+
+def test_a_slow_network_is_not_taken_for_a_deadlock():
+    """Data parallelism at 100 Mbit/s ended after some seconds: all ranks wait for each other, and nothing will come."""
+    network = object.__new__(Network)  # as much of one as says what it waits for
+    key = Key(0, GRADIENTS, "weight", 1, 0)
+    network._waits, network._rows = {key: time.monotonic() - 10}, {}
+    network._begun, network._arrived = {0: 100_000_000}, Arrived()
+    assert network.waits() == "", "the last of a hundred megabytes may take a hundred seconds"
+    network._arrived = Arrived(7, 99_000_000)
+    first = network.waits()
+    assert first.startswith("waits for gradients weight from part 1, mini-batch 0")
+    network._arrived = Arrived(8, 100_000_000)
+    assert network.waits() != first, "something has moved since"

@@ -1,7 +1,7 @@
 """Pipelines of stages are the best of all pipelines, and parts change devices where devices are not alike."""
 
 from dataclasses import replace
-from itertools import combinations, permutations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from torch import nn
 
 from hyperplace import api, time_search
 from hyperplace.planning import Clock, placed
-from hyperplace.time_stages import staged_layouts
+from hyperplace.time_stages import _cards, staged_layouts
 from hyperplace.time_swaps import swapped
 from hyperplace.values.cluster import Cluster, Device, Host, parse_cluster
 from hyperplace.values.plan import Settings
@@ -18,16 +18,15 @@ from hyperplace.values.plan import Settings
 BATCH = 12
 
 
-def model():
-    return nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.Flatten(), nn.Linear(512, 64)
-    )
+def model(num_outputs):
+    convolutions = nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1)
+    return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(512, num_outputs))
 
 
-def problem(num_parts):
-    graph = api.capture(model(), torch.zeros(BATCH, 3, 8, 8))
-    costs = api.profile(graph, costs="flops", batch=BATCH)
-    words = {"grain": "hybrid", "partitioner": "auto", "costs": "flops", "batch": BATCH, "row_blocks": BATCH}
+def problem(num_parts, num_outputs=64, batch=BATCH):
+    graph = api.capture(model(num_outputs), torch.zeros(batch, 3, 8, 8))
+    costs = api.profile(graph, costs="flops", batch=batch)
+    words = {"grain": "hybrid", "partitioner": "auto", "costs": "flops", "batch": batch, "row_blocks": batch}
     return graph, costs, Settings(model="m", k=num_parts, imbalance=float(num_parts), **words)
 
 
@@ -109,6 +108,65 @@ def test_rows_of_a_stage_are_shared_by_speed_and_what_is_laid_out_runs():
     assert "2-1" in names, "all devices but one by rows, then one for the rest, is always among them"
 
 
+def two_by_two(rate):
+    devices = (Device(flops_per_s=1e9),) * 2
+    return Cluster(tuple(Host(name, devices, rate, rate) for name in "ab"))
+
+
+def test_devices_near_the_last_stage_have_more_rows_where_a_card_binds():
+    graph, costs, settings = problem(4)
+    first = graph.layers[0].name
+    found = list(staged_layouts(graph, costs, settings, two_by_two(3e6)))
+    pairs = [(one, other) for (_, one), (name, other) in pairwise(found) if name == "3-1 near"]
+    gains = []
+    for equal, near in pairs:
+        assert stages_of(graph, near) == stages_of(graph, equal)
+        assert np.diff(equal.owners[first].columns).tolist() == [4, 4, 4]
+        rows = dict(zip(near.owners[first].parts[0].tolist(), np.diff(near.owners[first].columns), strict=True))
+        assert rows[2] > 4, "part 2 is on the host of part 3, which has the rest"
+        plans = [placed(graph, costs, layout, settings, Clock()).plan for layout in (equal, near)]
+        before, after = (api.forecast(graph, costs, plan, two_by_two(3e6)).seconds for plan in plans)
+        gains.append(before / after)
+    assert len(gains) > 1
+    assert min(gains) > 1
+    assert max(gains) > 1.5
+    assert not [name for name, _ in staged_layouts(graph, costs, settings, two_by_two(1e12)) if "near" in name]
+    assert not [name for name, _ in staged_layouts(graph, costs, settings, cluster((1,) * 4, 3e6)) if "near" in name]
+
+
+def test_a_device_with_time_left_after_the_last_stage_shares_the_first():
+    graph, costs, settings = problem(4, num_outputs=8, batch=48)
+    place = two_by_two(1e12)
+    found = list(staged_layouts(graph, costs, settings, place))
+    gains = []
+    for (_, equal), (name, shared) in pairwise(found):
+        if name == "3-1 sharing":
+            plane = shared.owners[graph.layers[0].name]
+            rows = dict(zip(plane.parts[0].tolist(), np.diff(plane.columns), strict=True))
+            assert 0 < rows.get(3, 0) < rows[0]
+            plans = [placed(graph, costs, layout, settings, Clock()).plan for layout in (equal, shared)]
+            before, after = (api.forecast(graph, costs, plan, place).seconds for plan in plans)
+            gains.append(before / after)
+    assert max(gains) > 1.05
+
+
+def all_pairs_bytes(homes, weights):
+    """Return what comes through the busiest card for some bytes of weights, worked out from owner to owner."""
+    coming = dict.fromkeys(homes, 0.0)
+    for owner in homes:
+        for host in set(homes) - {owner}:
+            coming[owner] += weights / len(homes)  # a sum of gradients of what it owns
+            coming[host] += weights / len(homes)  # and what becomes of it
+    return max(coming.values())
+
+
+@pytest.mark.parametrize("homes", [(0, 0, 1, 1), (0, 0, 0, 1), (0, 1, 2, 2), (0, 0), (0, 1, 2, 3)], ids=str)
+def test_stages_know_what_cards_carry_by_relays(homes):
+    hosts = [Host(str(n), (Device(),) * homes.count(n), 4.0, 4.0) for n in sorted(set(homes))]
+    copy_s, _ = _cards(Cluster(tuple(hosts)), range(len(homes)))
+    assert copy_s == pytest.approx(all_pairs_bytes(homes, 1.0) / 4.0)
+
+
 def test_one_device_and_fewer_rows_than_devices_have_no_stages():
     graph, costs, settings = problem(1)
     assert not list(staged_layouts(graph, costs, settings, cluster((1,), 1e6)))
@@ -131,7 +189,7 @@ def test_in_whatever_order_the_devices_come_the_plan_is_as_fast(monkeypatch):
     graph, costs, settings = problem(3)
     settings = replace(settings, grain="coarse", row_blocks=1)
     found = []
-    for speeds in permutations((1, 0.5, 0.25)):
+    for speeds in ((1, 0.5, 0.25), (0.25, 0.5, 1), (0.5, 1, 0.25)):
         place = cluster(speeds, 3e6)
         flow = api.FlowWish(in_flight=2)
         found.append(api.place_by_time(graph, costs, settings, place, flow, api.Watch(6.0)).best.seconds)

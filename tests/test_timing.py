@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from hyperplace import api, time_search
+from hyperplace import api, time_search, timing
 from hyperplace.errors import BalanceError, UsageError
 from hyperplace.replanning import corrected
 from hyperplace.steps.place import place
@@ -68,17 +68,20 @@ def best_of_all(make, rate, num_parts, flow):
     return min(seconds)
 
 
-@pytest.mark.parametrize("rate", [1e4, 1e6, 1e9])
-@pytest.mark.parametrize("make", [chain, Residual])
-@pytest.mark.parametrize("few", [time_search.FEW, 0], ids=["all tried", "step by step"])
+# More of them, and residual networks at other rates: make sweep-time-plans.
+@pytest.mark.parametrize(
+    ("make", "rate", "few"),
+    [(chain, 1e4, time_search.FEW), (chain, 1e6, 0), (chain, 1e9, time_search.FEW), (Residual, 1e6, time_search.FEW)],
+)
 def test_no_coarse_placement_is_faster(make, rate, few, monkeypatch):
+    """Where few is 0, the search goes step by step instead of trying all."""
     monkeypatch.setattr(time_search, "FEW", few)
     graph, costs, settings = problem(make(), 2)
     cluster, flow = unequal(2, rate), api.FlowWish(in_flight=3)
     found = api.place_by_time(graph, costs, replace(settings, blocks=None), cluster, flow, api.Watch(30.0)).best
     least = best_of_all(make, rate, 2, flow)
     assert found.seconds <= least * (1 + (1e-9 if few else 0.05))
-    assert found.seconds >= api.bound_seconds(graph, costs, settings, cluster) * (1 - 1e-9)
+    assert api.time_bound(graph, costs, settings, cluster, flow).seconds <= least
 
 
 def test_a_slow_device_gets_less_work():
@@ -155,3 +158,35 @@ def test_a_timeline_of_something_else_is_refused():
         corrected(graph, measured, plan, Timeline(3, ()))
     with pytest.raises(UsageError, match="no segment of the plan"):
         corrected(graph, measured, plan, Timeline(2, (Event(0, "forward", "elsewhere", 0, 0.0, 1.0),)))
+
+
+@pytest.mark.parametrize("rate", [1e4, 1e6, 1e9])
+def test_no_depth_that_could_be_faster_is_left_out(rate, monkeypatch):
+    """Depths are tried until one is about as fast as the busiest device or card lets any be."""
+    graph, costs, settings = problem(chain(), 2)
+    own = replace(settings, grain="hybrid", partitioner="dataparallel")
+    plan = api.place_graph(graph, costs, own)
+    found = api.forecast(graph, costs, plan, unequal(2, rate))
+    monkeypatch.setattr(timing, "_least_seconds", lambda program, cluster: 0.0)
+    of_all = api.forecast(graph, costs, plan, unequal(2, rate))
+    assert of_all.seconds <= found.seconds <= of_all.seconds / timing.ENOUGH
+    assert found.in_flight <= of_all.in_flight
+
+
+def by_hosts(rate):
+    hosts = [Host(name, (Device(flops_per_s=1e9),) * 2, rate, rate) for name in "ab"]
+    return Cluster(tuple(hosts))
+
+
+def test_plans_for_hosts_with_several_devices_know_them_and_are_faster_for_it():
+    graph, costs, settings = problem(chain(), 4)
+    found = api.place_by_time(graph, costs, settings, by_hosts(1e9), watch=WATCH)
+    assert all(one.plan.settings.hosts == (0, 0, 1, 1) for one in found.forecasts)
+    apart = unequal(4, 1e9)
+    assert api.place_by_time(graph, costs, settings, apart, watch=WATCH).best.plan.settings.hosts == ()
+    own = replace(settings, grain="hybrid", partitioner="dataparallel", row_blocks=4)
+    seconds = [
+        api.forecast(graph, costs, api.place_graph(graph, costs, replace(own, hosts=hosts)), by_hosts(1e3)).seconds
+        for hosts in ((), (0, 0, 1, 1))
+    ]
+    assert seconds[1] < 0.75 * seconds[0], "half of what a card carried"

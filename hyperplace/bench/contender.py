@@ -14,7 +14,7 @@ from hyperplace import api
 from hyperplace.errors import BalanceError, PartitionerError, UsageError
 from hyperplace.runtime import Runnable, RunSettings, Trainer, Training
 from hyperplace.training.learner import Learner, PlainLearner, intra_op_threads
-from hyperplace.values.bench import ASYNC, PLAIN, SYNC, BenchRow
+from hyperplace.values.bench import ASYNC, PLAIN, SYNC, TOGETHER, BenchRow
 from hyperplace.values.cluster import Cluster, Device
 from hyperplace.values.cluster import Host as ClusterHost
 from hyperplace.values.graph import Graph
@@ -43,6 +43,7 @@ class BenchSettings:
     seed: int = 0
     time_limit_s: float = 20.0
     only: tuple[str, ...] = ()  # methods whose names have one of these words; all by default
+    survive_every: int | None = None  # on hosts: also the plan by time with copies after so many updates
 
     def takes(self, method: str) -> bool:
         """Say whether a method is among those to be measured."""
@@ -52,6 +53,8 @@ class BenchSettings:
         for name in ("repeats", "steps", "in_flight"):
             if getattr(self, name) < 1:
                 raise UsageError(f"--{name.replace('_', '-')} {getattr(self, name)} is less than 1")
+        if self.survive_every is not None and self.survive_every < 1:
+            raise UsageError(f"--survive-every {self.survive_every} is less than 1")
         self.plan_settings("coarse", "auto", self.k)  # its own checks
 
     def plan_settings(self, grain: str, partitioner: str, k: int) -> Settings:
@@ -131,7 +134,10 @@ def contenders(
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> list[Contender]:
     """Return all methods in the order of the table; a plan that cannot be made has rows that say why."""
-    found = [_plain(model, threads, settings) for threads in dict.fromkeys((1, settings.k))]
+    found = [
+        Contender(plain_row(threads, settings, unsplit_us(graph, costs)), model)
+        for threads in dict.fromkeys((1, settings.k))
+    ]
     for planned in plans(graph, costs, settings, (COMPILED, *PLANS), on_progress):
         for schedule in (SYNC, ASYNC) if planned.name != COMPILED[0] else (ASYNC,):
             row, flow = planned.row(schedule, settings), planned.flow(schedule, settings)
@@ -139,14 +145,22 @@ def contenders(
     return found
 
 
-def _plain(model: nn.Module, threads: int, settings: BenchSettings) -> Contender:
-    return Contender(plain_row(threads, settings), model)
-
-
-def plain_row(threads: int, settings: BenchSettings) -> BenchRow:
-    """Return the row of the unsplit model, without figures yet."""
+def plain_row(threads: int, settings: BenchSettings, layers_us: float | None = None) -> BenchRow:
+    """Return the row of the unsplit model, without figures yet; `layers_us` is what its layers take on one thread."""
     name = f"plain loop, {threads} thread{'s' if threads > 1 else ''}"
-    return BenchRow(name, PLAIN, 1, threads, settings.batch)
+    return BenchRow(name, PLAIN, 1, threads, settings.batch, predicted_us=layers_us if threads == 1 else None)
+
+
+def together_row(settings: BenchSettings, layers_us: float | None) -> BenchRow:
+    """Return the row of the unsplit model on every host at the same time, each by itself."""
+    return BenchRow(TOGETHER, PLAIN, settings.k, 1, settings.batch, predicted_us=layers_us)
+
+
+def unsplit_us(graph: Graph, costs: Profile) -> float | None:
+    """Return what all layers take for a mini-batch, where that was measured."""
+    if costs.unit != "us":
+        return None
+    return sum(layer.num_filters * costs[layer.name].filter_work for layer in graph.layers)
 
 
 def plans(

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean
 
 from hyperplace import api
-from hyperplace.bench.contender import PLANS, BenchSettings, Planned, plain_row, plans
+from hyperplace.bench.contender import PLANS, BenchSettings, Planned, plain_row, plans, together_row, unsplit_us
 from hyperplace.bench.cores import Seat
 from hyperplace.bench.jobs import DDP, GPIPE, ONE_F_ONE_B, PLAIN, PLAN, Entry
 from hyperplace.bench.measure import OnProgress, on_cores
@@ -18,10 +18,12 @@ from hyperplace.files.cluster import cluster_text
 from hyperplace.models import LoadedModel
 from hyperplace.values.bench import ASYNC, SYNC, BenchRow
 from hyperplace.values.cluster import Cluster, Device
+from hyperplace.values.forecast import Forecast
 from hyperplace.values.graph import Graph
-from hyperplace.values.methods import BY_TIME, SERVERS, Kind
+from hyperplace.values.methods import AS_IF_EQUAL, BY_TIME, SERVERS, Kind
 from hyperplace.values.plan import AUTO, Plan
 from hyperplace.values.profile import Profile
+from hyperplace.values.surviving import survive_cost
 from hyperplace.values.timeline import Timeline
 
 MOST_HOSTS = 64
@@ -29,6 +31,8 @@ SYNC_WARM_UP = 2  # the first mini-batch finds out shapes and makes buffers
 PIPELINES = (("torch GPipe", GPIPE), ("torch 1F1B", ONE_F_ONE_B))
 MICRO_BATCHES = (2, 4, 8)
 AUTO_KIND: Kind = ("auto", AUTO, "auto")
+RATES = ("out_rate", "in_rate")
+APART = 1.5  # of rates and speeds: what is as far apart is not alike
 
 
 @dataclass(frozen=True)
@@ -135,14 +139,18 @@ def host_contenders(
         for sized in settings.sizes:
             on_progress(f"measuring layers, batch {sized.batch}")
             costs = api.profile(graph, costs=sized.costs, batch=sized.batch, threads=1, use_cache=False)
-            found.append(HostContender(plain_row(1, sized), Entry(PLAIN, sized.batch)))
+            alone_us = unsplit_us(graph, costs)
+            alone_us = alone_us and alone_us / place.seats[0].share
+            plain = plain_row(1, sized, alone_us), together_row(sized, alone_us)
+            found += [HostContender(row, Entry(PLAIN, sized.batch)) for row in plain]
             for planned, is_auto in _kinds(
                 list(plans(graph, costs, sized, (*PLANS, *SERVERS, AUTO_KIND), on_progress))
             ):
                 found += _ours(planned, sized, place, folder, is_auto=is_auto)
-            if place.cluster and sized.takes(BY_TIME):
-                on_progress(f"planning {BY_TIME}")
-                found += _by_time(graph, costs, sized, place, folder)
+            for name, cluster in _clusters(place.cluster):
+                if sized.takes(name):
+                    on_progress(f"planning {name}")
+                    found += _by_time(graph, costs, sized, place, folder, name=name, cluster=cluster)
             cuts = stage_cuts(loaded.module, loaded.sample[0], graph, costs, k=sized.k, bits_per_s=place.bits_per_s)
             outside = (_data_parallel(sized), *_pipelines(sized, cuts))
             found += [one for one in outside if sized.takes(one.row.method)]
@@ -183,16 +191,53 @@ def _ours(
         yield HostContender(replace(row, is_auto=is_auto), entry)
 
 
-def _by_time(graph: Graph, costs: Profile, sized: BenchSettings, place: Place, folder: Path) -> Iterator[HostContender]:
-    """Yield the plans that the simulation says take least time, one for each schedule."""
-    assert place.cluster is not None
+def _clusters(cluster: Cluster | None) -> Iterator[tuple[str, Cluster]]:
+    """Yield the clusters that plans by time are made for: the hosts as they are, and as if unequal ones were equal."""
+    if cluster is None:
+        return
+    yield BY_TIME, cluster
+    if is_unequal(cluster):
+        yield AS_IF_EQUAL, evened(cluster)
+
+
+def is_unequal(cluster: Cluster) -> bool:
+    """Say whether hosts differ by more than two measurements of the same do."""
+    kinds = ([h.devices[0].speed for h in cluster.hosts], *([getattr(h, way) for h in cluster.hosts] for way in RATES))
+    return any(max(some) > APART * min(some) for some in kinds)
+
+
+def evened(cluster: Cluster) -> Cluster:
+    """Return as many hosts, each with the mean speed and the mean card."""
+    first, names = cluster.hosts[0], [host.name for host in cluster.hosts]
+    rates = {way: mean(getattr(host, way) for host in cluster.hosts) for way in RATES}
+    device = replace(first.devices[0], speed=mean(host.devices[0].speed for host in cluster.hosts))
+    return Cluster(tuple(replace(first, name=name, devices=(device,), **rates) for name in names))
+
+
+def _by_time(
+    graph: Graph, costs: Profile, sized: BenchSettings, place: Place, folder: Path, *, name: str, cluster: Cluster
+) -> Iterator[HostContender]:
+    """Yield the plans that the simulation says take least time on a cluster, one for each schedule.
+
+    They run, and are predicted, on the hosts as they are.
+    """
     wanted = sized.plan_settings("hybrid", "auto", sized.k)
     for schedule in (SYNC, ASYNC):
         wish = api.FlowWish(schedule, None if schedule == SYNC else sized.in_flight)
-        best = api.place_by_time(graph, costs, wanted, place.cluster, wish, api.Watch(sized.time_limit_s)).best
-        planned = Planned(BY_TIME, sized.k, best.plan, api.runnable(graph, best.plan, costs), best.micro_batches)
+        best = api.place_by_time(graph, costs, wanted, cluster, wish, api.Watch(sized.time_limit_s)).best
+        planned = Planned(name, sized.k, best.plan, api.runnable(graph, best.plan, costs), best.micro_batches)
         rows = _ours(planned, sized, place, folder / schedule, is_auto=False)
-        yield from (one for one in rows if one.row.schedule == schedule)
+        found = next(one for one in rows if one.row.schedule == schedule)
+        yield found
+        if sized.survive_every and name == BY_TIME:
+            yield _surviving(found, best, cluster, sized.survive_every)
+
+
+def _surviving(plain: HostContender, best: Forecast, cluster: Cluster, every: int) -> HostContender:
+    """Return the same plan with a copy of every part on another host after so many updates."""
+    us = plain.row.predicted_us and plain.row.predicted_us * (1 + survive_cost(best, cluster, every).share)
+    row = replace(plain.row, method=f"{plain.row.method}, survive", predicted_us=us)
+    return HostContender(row, replace(plain.entry, survive_every=every))
 
 
 def _data_parallel(sized: BenchSettings) -> HostContender:

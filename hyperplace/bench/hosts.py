@@ -77,7 +77,7 @@ def _take_turns(run: "_Run", everyone: list[HostContender], on_progress: OnProgr
             on_progress(f"round {number + 1} of {repeats}: {one.name}")
             _unless_it_fails(one, run.turn)
     for one in everyone:
-        if one.entry.way == PLAN:
+        if one.entry.way == PLAN and not one.entry.survive_every:  # one who may outlive a host keeps no timeline
             on_progress(f"recording {one.name}")
             _unless_it_fails(one, run.watch)
 

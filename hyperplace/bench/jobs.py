@@ -38,6 +38,7 @@ class Entry:
     cuts: tuple[int, ...] = ()  # before which modules of the model a new stage begins
     record: bool = False  # keep a timeline
     cluster: str = ""  # as the text of a file
+    survive_every: int = 0  # updates after which parts are copied to other hosts; 0: never
 
 
 @dataclass(frozen=True)

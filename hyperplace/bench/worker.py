@@ -139,7 +139,7 @@ class Worker:
         return Reply(sent_bytes=sent, moved_bytes=moved, timeline=timeline_text(trainer.timeline()))
 
     def _close(self, job: Job) -> Reply:
-        if isinstance(self._learner, Trainer):
+        if isinstance(self._learner, Trainer | Survivor):
             self._learner.flush()
             self._learner.close()
         self._learner = None
@@ -164,6 +164,8 @@ def _planned(entry: Entry, model: nn.Module) -> Trainer | Survivor:
         threads=1,
         record=entry.record,
         cluster=read_cluster(entry.cluster) if entry.cluster else None,
+        survive=int(entry.survive_every > 0),
+        survive_every=entry.survive_every or 1,
     )
 
 

@@ -10,6 +10,7 @@ speed = 1.0
 memory_bytes = "16gib"
 """
 
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -99,6 +100,8 @@ def _device(table: Mapping[str, Any], name: str) -> Device:
     _check_keys(table, {field.name for field in fields(Device)}, name)
     numbers = {key: _number(table[key], f"{name}: {key}") for key in table if key != "kind"}
     if "memory_bytes" in numbers:
+        if not math.isfinite(numbers["memory_bytes"]):
+            raise FileError(f"{name}: memory_bytes must be a finite number; leave it out where there is no limit")
         numbers["memory_bytes"] = int(numbers["memory_bytes"])
     return Device(_text(table.get("kind", "cpu"), f"{name}: kind"), **numbers)  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ from hyperplace.files.records import parse_record, record_text
 from hyperplace.values.graph import Graph
 from hyperplace.values.profile import Profile, machine_line
 
-VERSION = 3  # 2: the mark of the model; 3: passes apart, of tails and halves too
+VERSION = 4  # 2: the mark of the model; 3: passes apart, of tails and halves too; 4: what fewer rows do not save
 
 
 def profile_text(profile: Profile) -> str:

@@ -10,7 +10,7 @@ from hyperplace.values.bench import Bench, BenchRow
 from hyperplace.values.sizes import MIB
 from hyperplace.values.timeline import Timeline
 
-FIGURES = ("median", "spread", "speed_up_1_thread", "speed_up_k_threads")
+FIGURES = ("median", "spread", "speed_up_1_thread", "speed_up_k_threads", "predicted_here_us")
 
 
 def bench_document(bench: Bench, timeline: Timeline | None = None) -> Document:
@@ -58,7 +58,7 @@ def bench_table(bench: Bench, batch: int) -> Table:
         Column.numbers("spread", measured(lambda row: 100 * row.spread), "%", spare=3),
         Column.numbers("x 1 thread", measured(bench.speed_up), form=",.2f"),
         *([Column.numbers("x k threads", measured(bench.threads_speed_up), form=",.2f")] if bench.has_threads else ()),
-        *(_time_columns(rows) if _has_predictions(bench) else ()),
+        *(_time_columns(bench, rows) if _has_predictions(bench) else ()),
         Column.numbers("bubble", [_percent(row.bubble) for row in rows], "%"),
         Column.numbers("idle", [_percent(row.idle) for row in rows], "%", spare=4),
         Column.numbers("moved", [_mib(row.moved_bytes) for row in rows], "MiB", spare=2),
@@ -77,11 +77,16 @@ def _has_predictions(bench: Bench) -> bool:
     return any(row.predicted_us is not None for row in bench.rows)
 
 
-def _time_columns(rows: Sequence[BenchRow]) -> tuple[Column, Column]:
-    """Return how long a mini-batch took, and how long the schedule says it takes."""
+def _time_columns(bench: Bench, rows: Sequence[BenchRow]) -> tuple[Column, ...]:
+    """Return how long a mini-batch took, how long the simulation says it takes, and how far apart these are."""
     took = [1e3 * row.batch / row.median if row.images_per_s else None for row in rows]
-    predicted = [None if row.predicted_us is None else row.predicted_us / 1e3 for row in rows]
-    return Column.numbers("mini-batch", took, "ms"), Column.numbers("predicted", predicted, "ms")
+    predicted = [None if (us := bench.predicted_us(row)) is None else us / 1e3 for row in rows]
+    errors = [100 * (p / t - 1) if p and t else None for p, t in zip(predicted, took, strict=True)]
+    return (
+        Column.numbers("mini-batch", took, "ms"),
+        Column.numbers("predicted", predicted, "ms"),
+        Column.numbers("error", errors, "%", form="+.1f"),
+    )
 
 
 def _percent(share: float | None) -> float | None:
@@ -104,7 +109,7 @@ def _record(bench: Bench, row: BenchRow) -> dict[str, Value]:
     record = asdict(row) | {"images_per_s": " ".join(map(repr, row.images_per_s))}
     if not row.images_per_s:
         return record
-    against = (bench.speed_up(row), bench.threads_speed_up(row))
+    against = (bench.speed_up(row), bench.threads_speed_up(row), bench.predicted_us(row))
     return record | dict(zip(FIGURES, (row.median, row.spread, *against), strict=True))
 
 
@@ -130,13 +135,21 @@ def bench_notes(bench: Bench) -> list[str]:
     ]
     if _has_predictions(bench):
         network = "with the network as it was probed" if bench.network else "if messages took no time"
-        notes.append(f"predicted ms: a mini-batch in a simulation of measured layers, {network}")
+        paces = " and ".join(f"{bench.pace(batch):.2f}" for batch in bench.batches)
+        notes.append(
+            f"predicted ms: a mini-batch in a simulation of measured layers, {network}, at the pace of this run: the "
+            f"plain loop{' on all hosts at once' * bool(bench.network)} took {paces} times as long as its layers alone"
+        )
     if any(row.idle is not None for row in bench.rows):
         notes.append("idle: share of the hosts' processor time that nobody used, whatever the processes waited for")
     if any(row.wire_bytes is not None for row in bench.rows):
         notes.append("wire: what the hosts' cards sent by their own counters, per mini-batch, protocol included")
     if any(row.is_outside for row in bench.rows):
         notes.append("torch: its DistributedDataParallel, and its pipelining's schedules with m micro-batches")
+    if any(row.method.endswith(", survive") for row in bench.rows):
+        notes.append(
+            "survive: with --survive 1, a copy of every part on another host after every --survive-every updates"
+        )
     if any(row.is_auto for row in bench.rows):
         notes.append("*: the plan that --grain auto returns")
     if not bench.network and bench.num_cores < bench.k:

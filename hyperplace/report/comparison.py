@@ -11,8 +11,10 @@ from hyperplace.report.document import Column, Document, Figure, Section, Table,
 from hyperplace.report.rows import (
     conditions,
     epoch_notes,
+    is_over,
     label,
     limit_word,
+    limits_of,
     mark,
     ordered_rows,
     volume_notes,
@@ -74,6 +76,7 @@ def work_table(comparison: Comparison) -> Table:
         Column.numbers("thesis max/min", _printed(theirs, lambda figures: figures.max_over_min), spare=5),
         Column.numbers("thesis max/avg", _printed(theirs, lambda figures: figures.max_over_avg)),
         Column.flags("limit", map(limit_word, rows)),
+        greyed=_over(rows, comparison),
     )
 
 
@@ -95,6 +98,7 @@ def volume_table(comparison: Comparison) -> Table:
         Column.numbers("thesis forward", _printed(theirs, lambda figures: figures.volume_mib), "MiB"),
         Column.numbers("search", [row.seconds or None for row in rows], "s", spare=2),
         Column.flags("mark", [mark(row, comparison) for row in rows]),
+        greyed=_over(rows, comparison),
     )
 
 
@@ -157,10 +161,16 @@ def _percent(amount: float, of_amount: float) -> float | None:
     return 100 * amount / of_amount if of_amount else None
 
 
-def _without_empty(*columns: Column) -> Table:
+def _over(rows: list[ComparisonRow], comparison: Comparison) -> frozenset[int]:
+    """Return the rows that are hollow in the figure: a baseline over all limits competes with nobody."""
+    limits = limits_of(comparison)
+    return frozenset(number for number, row in enumerate(rows) if row.has_figures and is_over(row, limits))
+
+
+def _without_empty(*columns: Column, greyed: frozenset[int] = frozenset()) -> Table:
     """Return the table without what has nothing to say: the thesis on other models, bounds nobody looked for."""
     optional = ("thesis", "bound", "gap", "search")
-    return Table(tuple(c for c in columns if not (c.name.startswith(optional) and c.is_empty)))
+    return Table(tuple(c for c in columns if not (c.name.startswith(optional) and c.is_empty)), greyed)
 
 
 def records(comparisons: Sequence[Comparison]) -> Table:

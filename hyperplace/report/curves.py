@@ -6,7 +6,8 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from hyperplace.report.palette import FEW, MARKERS
-from hyperplace.report.rows import label, ordered_rows
+from hyperplace.report.rows import is_over, label, limits_of, ordered_rows
+from hyperplace.report.titles import set_log_scale, set_title
 from hyperplace.values.comparison import Comparison, ComparisonRow
 from hyperplace.values.sizes import MIB
 
@@ -40,7 +41,7 @@ def comparison_figure(comparison: Comparison) -> "Figure":
     _draw_balance(right, comparison, curves)
     handles, names = left.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    figure.suptitle(f"{comparison.model}, batch {comparison.batch}", fontsize=13, fontweight="bold")
+    set_title(figure, f"{comparison.model}, batch {comparison.batch}")
     return figure
 
 
@@ -57,18 +58,18 @@ def _curves(comparison: Comparison) -> list[_Curve]:
 
 def _draw_volume(axes: "Axes", comparison: Comparison, curves: list[_Curve]) -> None:
     for curve in curves:
-        _draw(axes, curve, lambda row: row.training_volume_bytes / MIB, _limits(comparison))
+        _draw(axes, curve, lambda row: row.training_volume_bytes / MIB, limits_of(comparison))
     copied = {row.k: row.data_parallel_bytes / MIB for row in ordered_rows(comparison) if row.k > 1}
     axes.plot(list(copied), list(copied.values()), "k--", linewidth=1.5, label="data parallelism")
-    if any(row.training_volume_bytes for row in comparison.rows if row.k > 1):
-        axes.set_yscale("log")
     _finish(axes, comparison, "Training volume per iteration (MiB); hollow: over the limit")
+    if any(row.training_volume_bytes for row in comparison.rows if row.k > 1):
+        set_log_scale(axes)
 
 
 def _draw_balance(axes: "Axes", comparison: Comparison, curves: list[_Curve]) -> None:
     for curve in curves:
-        _draw(axes, curve, lambda row: row.max_over_avg, _limits(comparison))
-    for limit, dashes in zip(_limits(comparison), cycle(("--", ":", "-.")), strict=False):
+        _draw(axes, curve, lambda row: row.max_over_avg, limits_of(comparison))
+    for limit, dashes in zip(limits_of(comparison), cycle(("--", ":", "-.")), strict=False):
         axes.axhline(1 + limit, color="#c0392b", linestyle=dashes, linewidth=1.2, label=f"limit {1 + limit:g}")
     _finish(axes, comparison, "Work of the heaviest part / average (max/avg)")
     highest = max((row.max_over_avg for row in comparison.rows if row.has_figures), default=1.0)
@@ -80,21 +81,12 @@ def _draw_balance(axes: "Axes", comparison: Comparison, curves: list[_Curve]) ->
     axes.legend(handles[len(curves) :], names[len(curves) :], loc="upper left", frameon=False, fontsize=9)
 
 
-def _limits(comparison: Comparison) -> list[float]:
-    return sorted({row.imbalance for row in comparison.rows if row.imbalance is not None})
-
-
-def _is_over(row: ComparisonRow, limits: list[float]) -> bool:
-    """Say whether a row misses its limit, or, where it has none of its own, all that the others have."""
-    return row.feasible is False or (row.imbalance is None and bool(limits) and not row.meets(max(limits)))
-
-
 def _draw(axes: "Axes", curve: _Curve, value: Callable[[ComparisonRow], float], limits: list[float]) -> None:
     """Draw a curve; zero has no place on a logarithmic scale, so k = 1 is left out."""
     rows = [row for row in curve.rows if row.k > 1 and row.has_figures]
     ks, values = [row.k for row in rows], [value(row) for row in rows]
     axes.plot(ks, values, color=curve.color, marker=curve.marker, markersize=5, linewidth=1.4, label=curve.name)
-    over = [(row.k, value(row)) for row in rows if _is_over(row, limits)]
+    over = [(row.k, value(row)) for row in rows if is_over(row, limits)]
     for k, amount in over:
         axes.plot(k, amount, color=curve.color, marker=curve.marker, markersize=5, markerfacecolor="white")
 

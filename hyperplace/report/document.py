@@ -99,6 +99,7 @@ class Table:
     """Columns of equal length under headings of their own."""
 
     columns: tuple[Column, ...]
+    greyed: frozenset[int] = frozenset()  # rows that do not count, beside those that a flag says so of
 
     def __post_init__(self) -> None:
         if len({len(column.values) for column in self.columns}) > 1:

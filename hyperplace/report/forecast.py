@@ -9,24 +9,42 @@ from hyperplace.values.forecast import Forecast
 from hyperplace.values.prediction import WAYS
 from hyperplace.values.recompute import chosen_text
 from hyperplace.values.sizes import MIB
+from hyperplace.values.surviving import survive_cost
+from hyperplace.values.time_bound import TimeBound
 
 
-def forecast_document(forecasts: Sequence[Forecast], cluster: Cluster, bound_s: float | None = None) -> Document:
-    """Return a row per method, and of the first one who is busy how long, and its timeline."""
+def forecast_document(
+    forecasts: Sequence[Forecast],
+    cluster: Cluster,
+    bound: TimeBound | None = None,
+    survive_every: int | None = None,
+) -> Document:
+    """Return a row per method, and of the first one who is busy how long, what copies cost, and its timeline."""
     best = forecasts[0]
     table = forecast_table(forecasts)
     head = [Text(f"{best.plan.settings.model}, batch {best.plan.settings.batch}, on {cluster}", "fact")]
-    if bound_s is not None:
-        gap = 100 * (best.seconds / bound_s - 1)
-        head.append(Text(f"no plan takes less than {1e3 * bound_s:,.1f} ms; the first is {gap:.1f} % above that"))
+    if bound is not None:
+        head.append(Text(verdict(best, bound)))
     return Document(
         tuple(head),
         (
             Section((table, *notes(_notes()))),
-            Section((busy_table(best), *_recomputed(best)), f"{best.name}, {best.schedule}: {best.prediction.binds}"),
+            Section(
+                (busy_table(best), *_recomputed(best), *_survived(best, cluster, survive_every)),
+                f"{best.name}, {best.schedule}: {best.binds}",
+            ),
             timeline_section(best.prediction.timeline),
         ),
         table,
+    )
+
+
+def verdict(best: Forecast, bound: TimeBound) -> str:
+    """Say how far a plan is from the least possible, and what stands in the way of both."""
+    gap = best.seconds / bound.seconds - 1 if bound.seconds else 0.0
+    return (
+        f"{best.name}: within {100 * max(gap, 0.0):.1f} % of the least possible, {1e3 * bound.seconds:,.1f} ms "
+        f"({bound.binds}); what binds it: {best.binds}"
     )
 
 
@@ -46,7 +64,7 @@ def forecast_table(forecasts: Sequence[Forecast]) -> Table:
             Column.numbers(
                 "moved", [one.plan.metrics.training_volume_bytes / MIB for one in forecasts], "MiB", spare=2
             ),
-            Column.words("what binds", [one.lacks or one.prediction.binds for one in forecasts]),
+            Column.words("what binds", [one.lacks or one.binds for one in forecasts]),
         )
     )
 
@@ -77,6 +95,19 @@ def _recomputed(one: Forecast) -> tuple[Text, ...]:
     if not one.recompute:
         return ()
     return (Text(f"recomputed for their backward pass, to fit into memory: segments {chosen_text(one.recompute)}"),)
+
+
+def _survived(one: Forecast, cluster: Cluster, every: int | None) -> tuple[Text, ...]:
+    """Say what it costs to be able to lose a host, where that is asked for."""
+    if every is None:
+        return ()
+    cost = survive_cost(one, cluster, every)
+    return (
+        Text(
+            f"with --survive 1 --survive-every {every} a mini-batch takes {1e3 * cost.seconds:,.1f} ms, "
+            f"{100 * cost.share:.1f} % longer; copies put {cost.card_bytes / MIB:,.1f} MiB of it on a card"
+        ),
+    )
 
 
 def sweep_table(rows: Sequence[tuple[int, str, Forecast]]) -> Table:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hyperplace.report.document import Column, Document, Figure, Section, Table, Text, Value
 from hyperplace.report.palette import FEW, MARKERS
+from hyperplace.report.titles import set_title
 from hyperplace.values.history import History, HistoryRow
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def history_figure(history: History) -> "Picture":
     handles, names = left.get_legend_handles_labels()
     if handles:
         figure.legend(handles, names, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
-    figure.suptitle(history.name, fontsize=13, fontweight="bold", parse_math=False)
+    set_title(figure, history.name)
     return figure
 
 

@@ -1,15 +1,18 @@
 """A plan as the lines of its layer map, and what its parts exchange: what is shown, before anybody draws it."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 
 from hyperplace.values.arrays import Ints
+from hyperplace.values.derived.messages import crossings
 from hyperplace.values.plan import Plan, PlannedLayer, Ranges, Reduction, Shard, Transfer
 
-MANY_LAYERS = 40  # above this, neighbours on the same single part, or with the same rows everywhere, share a line
+MANY_LAYERS = 40  # above this, neighbours on the same single part, or split in the same shares, share a line
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,7 @@ def _size(ranges: Ranges) -> int:
 
 
 def _collapsed(lines: list[MapLine]) -> list[MapLine]:
-    """Join neighbours on the same single part, and those whose rows are split in the same way.
+    """Join neighbours on the same single part, and those that are split in the same way in the same shares.
 
     On a single part a line ends where bytes leave, so its last layer sends them.
     """
@@ -151,10 +154,16 @@ def _collapsed(lines: list[MapLine]) -> list[MapLine]:
 
 
 def _continues(before: MapLine, line: MapLine) -> bool:
-    if before.split == line.split == "by rows" and not (before.kernels or line.kernels):
-        return before.owners == line.owners
+    if before.split == line.split and len(line.owners) > 1 and not (before.kernels or line.kernels):
+        return _shares(before) == _shares(line)
     alone = before.is_on_one_part and line.is_on_one_part and not before.sent_bytes
     return alone and before.owners[0].part == line.owners[0].part
+
+
+def _shares(line: MapLine) -> list[tuple[int, Fraction]]:
+    """Return what share of a line's filters or rows every run has."""
+    total = sum(run.size for run in line.owners)
+    return [(run.part, Fraction(run.size, total)) for run in line.owners]
 
 
 def _join(before: MapLine, line: MapLine) -> MapLine:
@@ -164,12 +173,26 @@ def _join(before: MapLine, line: MapLine) -> MapLine:
         line.last,
         num_layers=before.num_layers + line.num_layers,
         num_filters=num_filters,
-        owners=line.owners if line.split == "by rows" else (Run(line.owners[0].part, num_filters),),
+        owners=line.owners if len(line.owners) > 1 else (Run(line.owners[0].part, num_filters),),
         kernels=(),
         sent_bytes=before.sent_bytes + line.sent_bytes,
         partial_bytes=0,
         split=line.split,
     )
+
+
+def line_edges(plan: Plan, lines: Sequence[MapLine]) -> dict[tuple[int, int], int]:
+    """Return which lines read which others, by their numbers, and the bytes that cross between parts on the way."""
+    number_of: dict[str, int] = {}
+    names = iter(layer.name for layer in plan.layers)
+    for number, line in enumerate(lines):
+        number_of |= dict.fromkeys(islice(names, line.num_layers), number)
+    found: Counter[tuple[int, int]] = Counter()
+    for (source, target), num_bytes in crossings(plan.layers, plan.settings).items():
+        pair = number_of[source], number_of[target]
+        if pair[0] != pair[1]:
+            found[pair] += num_bytes
+    return dict(found)
 
 
 def traffic(plan: Plan) -> tuple[list[int], list[int]]:
@@ -195,8 +218,8 @@ def messages(plan: Plan) -> tuple[list[int], list[int]]:
     routes = [(message.source, message.target) for message in plan.messages]
     routes += [(message.target, message.source) for message in plan.messages if message.learns]
     for replica in plan.replicas:  # gradients there and weights back, and statistics both ways in both passes
-        both_ways = [(replica.part, replica.owner), (replica.owner, replica.part)]
-        routes += both_ways * (bool(replica.parameter_bytes) + 2 * bool(replica.statistics_bytes))
+        routes += [(replica.part, replica.peer), (replica.peer, replica.part)] * bool(replica.parameter_bytes)
+        routes += [(replica.part, replica.owner), (replica.owner, replica.part)] * (2 * bool(replica.statistics_bytes))
     for source, target in routes:
         sent[source] += 1
         received[target] += 1

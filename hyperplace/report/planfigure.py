@@ -1,9 +1,11 @@
 """The figure beside every plan: the layer map, the work of the parts, and what they receive."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hyperplace.report.maplines import MapLine, map_lines, traffic
+from hyperplace.report.maplines import MapLine, line_edges, map_lines, traffic
 from hyperplace.report.palette import part_color
+from hyperplace.report.titles import set_title, shortened
 from hyperplace.report.work import work_scale
 from hyperplace.values.partition import balance_limit
 from hyperplace.values.plan import Plan
@@ -13,8 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-GREY, RED = "#555555", "#c0392b"
+GREY, RED, PALE = "#555555", "#c0392b", "#a8a8a8"
 MOST_COLORS, MOST_TICKS = 16, 8
+MOST_CHARACTERS = 46  # of a layer's name beside its bar
+MOST_ARROWS = 250  # beyond which only those over which something crosses are drawn
 
 
 def plan_figure(plan: Plan) -> "Figure":
@@ -33,7 +37,7 @@ def plan_figure(plan: Plan) -> "Figure":
     _draw_work(figure.add_subplot(grid[0, 1]), plan)
     _draw_received(figure.add_subplot(grid[1, 1]), plan)
     _draw_legend(figure, plan.settings.k)
-    figure.suptitle(plan_title(plan), fontsize=13, fontweight="bold")
+    set_title(figure, plan_title(plan))
     return figure
 
 
@@ -62,7 +66,8 @@ def _draw_map(axes: "Axes", plan: Plan, lines: tuple[MapLine, ...]) -> None:
         if line.kernels:
             _write_bytes(axes, position + 1.05, line.partial_bytes, most, scale)
         position += 1.55 if line.kernels else 1.0
-    axes.set_yticks(ticks, labels, fontsize=8 if len(lines) <= 60 else 6)
+    _draw_arrows(axes, line_edges(plan, lines), ticks)
+    axes.set_yticks(ticks, labels, fontsize=8 if len(lines) <= 60 else 6, parse_math=False)
     axes.set(xlim=(0, 1.14), ylim=(position, -0.6), xticks=[0, 0.25, 0.5, 0.75, 1])
     all_of = "all rows or filters" if plan.metrics.judges_training else "all filters"
     axes.set_xticklabels(["0", "25 %", "50 %", "75 %", all_of])
@@ -82,8 +87,33 @@ def _map_title(plan: Plan, lines: tuple[MapLine, ...]) -> str:
 
 def _label(line: MapLine) -> str:
     if line.num_layers == 1:
-        return f"{line.first} ({line.split})" if line.split.startswith("by") else line.first
-    return f"{line.first} .. {line.last} ({line.num_layers} layers)"
+        name = shortened(line.first, MOST_CHARACTERS)
+        return f"{name} ({line.split})" if line.split.startswith("by") else name
+    first, last = (shortened(name, MOST_CHARACTERS // 2) for name in (line.first, line.last))
+    return f"{first} .. {last} ({line.num_layers} layers)"
+
+
+def _draw_arrows(axes: "Axes", edges: Mapping[tuple[int, int], int], heights: Sequence[float]) -> None:
+    """Draw who reads whom, right of the bars: dark and as wide as the bytes that cross, pale where nothing does."""
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path
+
+    most = max(edges.values(), default=0)
+    shown = {pair: size for pair, size in edges.items() if size or len(edges) <= MOST_ARROWS}
+    for (source, target), num_bytes in shown.items():
+        begin, end = heights[source] + 0.12, heights[target] - 0.12
+        # The further it goes, the further it bends out, so that a skip goes around what it skips.
+        bend = 1.006 + min(0.058, 0.02 + 0.008 * (abs(target - source) - 1))
+        curve = Path([(1.004, begin), (bend, begin), (bend, end), (1.004, end)], [Path.MOVETO, *[Path.CURVE4] * 3])
+        width = 0.8 + 1.2 * num_bytes / most if num_bytes else 0.7
+        arrow = FancyArrowPatch(
+            path=curve,
+            arrowstyle="-|>",
+            mutation_scale=6 + 3 * width,
+            linewidth=width,
+            color=GREY if num_bytes else PALE,
+        )
+        axes.add_patch(arrow)
 
 
 def _draw_runs(axes: "Axes", line: MapLine, position: float, num_parts: int) -> None:

@@ -32,6 +32,16 @@ def limit_word(row: ComparisonRow) -> str:
     return "" if row.feasible is None else "met" if row.feasible else "over"
 
 
+def limits_of(comparison: Comparison) -> list[float]:
+    """Return the imbalances that methods of a comparison had to meet."""
+    return sorted({row.imbalance for row in comparison.rows if row.imbalance is not None})
+
+
+def is_over(row: ComparisonRow, limits: list[float]) -> bool:
+    """Say whether a row misses its limit, or, where it has none of its own, all that the others have."""
+    return row.feasible is False or (row.imbalance is None and bool(limits) and not row.meets(max(limits)))
+
+
 def mark(row: ComparisonRow, comparison: Comparison) -> str:
     """Return `over` for a row that misses its limit, `best` for the lowest training volume of its k and imbalance.
 
@@ -39,7 +49,7 @@ def mark(row: ComparisonRow, comparison: Comparison) -> str:
     """
     if row.feasible is False or not row.has_figures:
         return limit_word(row)
-    limits = sorted({other.imbalance for other in comparison.rows if other.imbalance is not None})
+    limits = limits_of(comparison)
     own = limits if row.imbalance is None else [row.imbalance]
     won = [limit for limit in own if _is_best(row, limit, comparison)]
     if row.imbalance is not None or not won:

@@ -76,7 +76,7 @@ def _fitting(table: Table, width: int) -> Table:
     for spare in sorted({column.spare for column in table.columns} - {0}):
         if sum(widths := _widths(table, 0)) + GAP * (len(widths) - 1) <= width:
             break
-        table = Table(tuple(column for column in table.columns if column.spare != spare))
+        table = Table(tuple(column for column in table.columns if column.spare != spare), table.greyed)
     return table
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from hyperplace.report.document import Column, Document, Figure, Section, Table, Text
 from hyperplace.report.palette import lightened, text_color
+from hyperplace.report.titles import set_title
 from hyperplace.values.timeline import KINDS, WAIT, Event, Timeline
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def timeline_figure(timeline: Timeline) -> "Picture":
         _draw_part(axes, shown, part, timeline.start_us)
     _finish(axes, shown, timeline.start_us)
     _draw_legend(figure, shown)
-    figure.suptitle(_title(timeline, shown), fontsize=13, fontweight="bold")
+    set_title(figure, _title(timeline, shown))
     return figure
 
 

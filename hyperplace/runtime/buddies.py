@@ -110,8 +110,11 @@ class Buddies:
         with socket.create_server(("", 0), family=family) as server:
             server.settimeout(CONNECT_S)
             ports = own.exchange("survive", server.getsockname()[1])
-            to = socket.create_connection((heart.home_of(after), ports[(own.number + 1) % own.size]), CONNECT_S)
-            came, _ = server.accept()
+            try:
+                to = socket.create_connection((heart.home_of(after), ports[(own.number + 1) % own.size]), CONNECT_S)
+                came, _ = server.accept()
+            except OSError:  # it, or the one before, is lost in turn
+                raise own.lost((own.number + 1) % own.size) from None
         for one in (to, came):
             one.settimeout(None)
         return to, came

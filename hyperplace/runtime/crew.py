@@ -14,8 +14,9 @@ from hyperplace.errors import HostLost, UsageError
 from hyperplace.runtime.clipping import SharedNorm
 from hyperplace.runtime.commands import Command
 from hyperplace.runtime.journal import Journal
+from hyperplace.runtime.options import Options
 from hyperplace.runtime.progress import Event, Fault, Lost, Progress
-from hyperplace.runtime.rank import Options, Rank
+from hyperplace.runtime.rank import Rank
 from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.run_settings import RunSettings
 from hyperplace.runtime.runnable import Runnable

@@ -1,12 +1,13 @@
 """Signs of life between processes, and with them the few words that all must hear: who was lost, why a run has ended.
 
-Every process beats to every other by UDP, twice a second, and each beat carries all that it has to say: a lost one is
-made good by the next, and whoever is only slow is heard late instead of never, where a stream would stall. Nothing
+Every process beats to every other by UDP, four times a second, and each beat carries all that it has to say: a lost one
+is made good by the next, and whoever is only slow is heard late instead of never, where a stream would stall. Nothing
 passes through a third host, so whichever is lost, the others still hear each other; the store of torch.distributed
 goes with the host that has it.
 
 A process that has ended is known at once, for its host refuses the next beat; one that is stopped, or whose cable is
-pulled, once it has been silent for some seconds.
+pulled, once it has been silent for some seconds. Only time in which this process could listen counts as silence: on a
+machine so busy that the listener itself is kept waiting, whoever is to be heard may be kept waiting too.
 """
 
 import errno
@@ -16,23 +17,27 @@ import os
 import selectors
 import socket
 import struct
+import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hyperplace.errors import HostLost, TrainingError
 
-BEAT_S = 0.5
+BEAT_S = 0.25
 DEAD_S = 3.0  # of silence while a model is trained
 BUSY_S = 10.0  # while it is read, captured or compiled: what loads libraries or exports holds Python's lock for long
 SLOW_S = 1.0  # of silence, or until an answer, of a process that lives
 LOOK_S = 0.1
+MOST_LOOK_S = 2 * LOOK_S  # between two looks; what is above it, this process stood still or waited for a core
+MORE_PRIORITY = -10  # as nice(1) counts; on Linux threads have their own
 MOST_BYTES = 60_000  # of a beat, as UDP has it
 MOST_CHARS = 1000  # of one of the words it carries
 BUSY, BYE, LOST = "busy", "bye", "lost/"
+END = "end"  # of a process; of a trainer with its name behind it
 INTERFACE, MASTER = "GLOO_SOCKET_IFNAME", "MASTER_ADDR"
 CUT_OFF = (errno.ENETUNREACH, errno.ENETDOWN)
 SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
@@ -49,6 +54,7 @@ class Peer:
     place: str = ""  # its host's name and address
     said: dict[str, str] = field(default_factory=dict)
     heard: float = 0.0  # when, by this process's clock; 0 before the first beat
+    silent_s: float = 0.0  # for which this process has listened since then
     stamp: float = 0.0  # on its last beat
     worst_s: float = 0.0  # the longest silence, or wait for an answer, so far
 
@@ -74,25 +80,27 @@ class Heart:
     def __init__(self, number: int, size: int) -> None:
         self.number, self.size = number, size
         self._home = _own_address()
-        # A socket for each pair: one that is connected to its peer is told when there is nobody any more.
-        self._peers = {
-            other: Peer(other, socket.socket(_family(self._home), socket.SOCK_DGRAM))
-            for other in range(size)
-            if other != number
-        }
-        for peer in self._peers.values():
-            peer.socket.bind(("", 0))
-            peer.socket.setblocking(False)
+        self._invited: dict[int, Peer] = {}
+        # Never changed but replaced: several threads go through it.
+        self._peers = {other: self._peer(other) for other in range(size) if other != number}
+        self._left_behind: dict[int, str] = {}  # what those are called who were lost and are not listened to any more
         self._place = f"{socket.gethostname()} ({self._home})"
         self._said: dict[str, str] = {BUSY: BUSY}
         self._num_running = 0  # trainers
         self._lost: dict[int, str] = {}
-        self._cut_off_since = self._begun = 0.0
+        self._cut_off_since = 0.0
         self._own_fault = ""
         self._run = ""
         self._is_over = threading.Event()
         self._listeners: list[Callable[[], None]] = []
         self._thread = threading.Thread(target=self._live, name="hyperplace beats", daemon=True)
+
+    def _peer(self, other: int) -> Peer:
+        # A socket for each pair: one that is connected to its peer is told when there is nobody any more.
+        peer = Peer(other, socket.socket(_family(self._home), socket.SOCK_DGRAM))
+        peer.socket.bind(("", 0))
+        peer.socket.setblocking(False)
+        return peer
 
     @property
     def address(self) -> str:
@@ -104,18 +112,65 @@ class Heart:
         """Begin to beat, with the addresses of all."""
         self._run = hashlib.sha256("\n".join(addresses).encode()).hexdigest()[:16]
         for other, peer in self._peers.items():
-            known = json.loads(addresses[other])
-            home = known["home"]
-            if other == 0 and _is_local(home) and not _is_local(self._home):
-                home = os.environ.get(MASTER, home)  # by the name that a host has in its own list it may be itself
-            peer.place = str(known["place"])
-            peer.socket.connect((home, known["ports"][str(self.number)]))
-        self._begun = time.monotonic()
+            self._connect(peer, json.loads(addresses[other]))
+        self._thread.start()
+
+    def _connect(self, peer: Peer, known: Mapping[str, Any]) -> None:
+        home = known["home"]
+        if peer.number == 0 and _is_local(home) and not _is_local(self._home):
+            home = os.environ.get(MASTER, home)  # by the name that a host has in its own list it may be itself
+        peer.place = str(known["place"])
+        peer.socket.connect((home, known["ports"][str(self.number)]))
+
+    @property
+    def run(self) -> str:
+        """What tells beats of this run from those of others."""
+        return self._run
+
+    @property
+    def next_number(self) -> int:
+        """A number that nobody here has had."""
+        return max([self.number, *self._peers, *self._left_behind, *self._lost], default=0) + 1
+
+    def invite(self, other: int) -> str:
+        """Return where another process will find this one, which does not listen to it yet."""
+        self._invited[other] = self._peer(other)
+        port = self._invited[other].socket.getsockname()[1]
+        return json.dumps({"home": self._home, "place": self._place, "ports": {str(other): port}})
+
+    def admit(self, other: int, address: str) -> None:
+        """Listen to whoever was invited, and to nobody any more who was lost before."""
+        peer = self._invited.pop(other)
+        self._connect(peer, json.loads(address))
+        self._peers = {**self._peers, other: peer}
+
+    def withdraw(self, other: int) -> None:
+        """Take back an invitation, or part from a process that nothing is to be heard of any more."""
+        if peer := self._invited.pop(other, None) or self._peers.get(other):
+            self._left_behind[other] = str(peer)
+            self._peers = {number: one for number, one in self._peers.items() if number != other}
+            peer.socket.close()
+            self.say(f"{LOST}{other}", "")
+
+    @classmethod
+    def of_guest(cls, number: int, run: str, invitations: Mapping[int, str]) -> "Heart":
+        """Return the signs of life of a process that others have invited; they begin with `begin`."""
+        heart = cls(number, 0)
+        heart.size, heart._run = max(invitations) + 1, run
+        for other, address in invitations.items():
+            heart.invite(other)
+            heart.admit(other, address)
+        return heart
+
+    def begin(self) -> None:
+        """Begin to beat to those who were admitted."""
         self._thread.start()
 
     def place_of(self, number: int) -> str:
         """Return what a process is called in messages: its number and its host."""
-        return f"rank {number} on host {self._place}" if number == self.number else str(self._peers[number])
+        if number == self.number:
+            return f"rank {number} on host {self._place}"
+        return self._left_behind.get(number) or str(self._peers[number])
 
     def home_of(self, number: int) -> str:
         """Return the address at which a process can be reached."""
@@ -225,8 +280,9 @@ class Heart:
         return True
 
     def close(self) -> None:
-        """Part from the others in good order."""
-        self._said = {BYE: BYE}
+        """Part from the others in good order; why, if there is a reason, is said to the last."""
+        reasons = {key: text for key, text in self._said.items() if key.startswith((END, LOST))}
+        self._said = {BYE: BYE, **reasons}
         self.beat()
         self._is_over.set()
         if self._thread.is_alive():
@@ -235,22 +291,18 @@ class Heart:
             peer.socket.close()
 
     def _live(self) -> None:
+        _go_first()
         with selectors.DefaultSelector() as selector:
-            for peer in self._peers.values():
-                selector.register(peer.socket, selectors.EVENT_READ, peer)
             looked = due = time.monotonic()
             while not self._is_over.is_set():
+                _listen(selector, self._peers.values())
                 if time.monotonic() >= due:
                     self.beat()
                     due = time.monotonic() + BEAT_S
                 for key, _ in selector.select(LOOK_S):
                     self._hear(key.data)
-                now = time.monotonic()
-                if now - looked > DEAD_S:  # it was this process that stood still
-                    for peer in self._peers.values():
-                        peer.heard = peer.heard and now
-                looked = now
-                self._judge(now)
+                before, looked = looked, time.monotonic()
+                self._judge(looked, looked - before)
 
     def _hear(self, peer: Peer) -> None:
         while True:
@@ -277,7 +329,7 @@ class Heart:
             return
         if peer.heard:
             peer.note(now - peer.heard)
-        peer.heard, peer.stamp, before, peer.said = now, stamp, peer.said, said
+        peer.heard, peer.silent_s, peer.stamp, before, peer.said = now, 0.0, stamp, peer.said, said
         if isinstance(echo, list):
             sent, held = echo
             peer.note(now - sent - held)
@@ -292,10 +344,14 @@ class Heart:
         if peer.heard and not peer.has_left:
             self._lose(peer.number, "its process has ended")
 
-    def _judge(self, now: float) -> None:
+    def _judge(self, now: float, since_last_s: float) -> None:
+        """Give up who is silent for too long; one that was never heard may be stopped, or UDP does not come through.
+
+        What has come meanwhile is heard already.
+        """
         for peer in self._peers.values():
-            since = peer.heard or self._begun  # one that was never heard may be stopped, or UDP does not come through
-            if not peer.has_left and now - since > peer.limit_s:
+            peer.silent_s += min(since_last_s, MOST_LOOK_S)
+            if not peer.has_left and peer.silent_s > peer.limit_s:
                 self._lose(peer.number, f"it has shown no sign of life for {peer.limit_s:.0f} s")
         if self._cut_off_since and now - self._cut_off_since > DEAD_S / 2 and not self._own_fault:
             self._own_fault = f"{self.place_of(self.number)} has lost its network"
@@ -314,6 +370,25 @@ class Heart:
     def _tell(self) -> None:
         for listener in list(self._listeners):
             listener()
+
+
+def _listen(selector: selectors.BaseSelector, peers: Collection[Peer]) -> None:
+    """Listen to those who are there now, and to nobody else."""
+    known = {key.data.number: key for key in selector.get_map().values()}
+    here = {peer.number for peer in peers}
+    for number, key in known.items():
+        if number not in here:
+            selector.unregister(key.fileobj)
+    for peer in peers:
+        if peer.number not in known and peer.socket.fileno() >= 0:
+            selector.register(peer.socket, selectors.EVENT_READ, peer)
+
+
+def _go_first() -> None:
+    """Let this thread have a core before others, where the system lets it: it hardly needs one, but at once."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), MORE_PRIORITY)
 
 
 def _own_address() -> str:

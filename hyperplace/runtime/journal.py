@@ -22,12 +22,13 @@ class Doing:
 
 
 class Journal:
-    """One rank's notes; times are taken only where a timeline is wanted."""
+    """One rank's notes: how long it was busy in all, and every event where a timeline is wanted."""
 
     def __init__(self, *, is_kept: bool) -> None:
         self._is_kept = is_kept
         self.now = Doing()
         self.records: list[Record] = []
+        self.busy_ns = 0  # so far; others read it at any time
 
     def shifted(self, by_ns: int) -> list[Record]:
         """Return all notes by a clock that shows so much more."""
@@ -39,11 +40,14 @@ class Journal:
     def timed(self, kind: str, work: Callable[[], T]) -> T:
         """Do some work of what is at hand, and note how long it took; predictions have no number and are left out."""
         now = self.now
-        if not self._is_kept or now.batch < 0:
+        if now.batch < 0:
             return work()
         start = time.perf_counter_ns()
         result = work()
-        self.records.append((kind, now.segment, now.batch, start, time.perf_counter_ns()))
+        end = time.perf_counter_ns()
+        self.busy_ns += end - start
+        if self._is_kept:
+            self.records.append((kind, now.segment, now.batch, start, end))
         return result
 
 

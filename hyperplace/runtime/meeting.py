@@ -71,9 +71,15 @@ def check_size(num_parts: int, parts_each: int) -> None:
     )
 
 
-def check_survive(survive: int, num_parts: int, parts_each: int) -> None:
-    """Refuse to outlive more processes than can be lost."""
-    if survive and not is_joined():
+def check_survive(survive: int, num_parts: int, parts_each: int, *, door: int | None = None, spare: str = "") -> None:
+    """Refuse to outlive more processes than can be lost, or to let others in where nobody can be missing."""
+    if (door is not None or spare) and not survive:
+        raise UsageError("a door and spares are for runs that may lose hosts; give survive, such as 1")
+    if spare and is_joined():
+        raise UsageError("a spare is no rank of torchrun; start it by itself, or leave spare out")
+    if door is not None and not 0 < door < 2**16:
+        raise UsageError(f"door {door} is not a port; give such as 29600")
+    if survive and not spare and not is_joined():
         raise UsageError(f"survive={survive} is for several processes, of which some may be lost; leave it out")
     if survive and not survive * parts_each < num_parts:
         raise UsageError(

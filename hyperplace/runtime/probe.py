@@ -19,6 +19,7 @@ from torch.nn import functional
 from hyperplace.values.cluster import Cluster, Device, Host
 
 PINGS = 50
+MESSAGES = 200  # short ones, to see what each costs whatever its bytes
 FIRST_BYTES, MOST_BYTES = 1 << 20, 1 << 28
 SPEED_S = 0.5
 LEAST_RATE = 1.0  # bytes per second, so that nothing is divided by 0
@@ -43,12 +44,14 @@ def probe(seconds: float = 5.0) -> Cluster:
     mine = {"host": _host_name(), "speed": _speed(), "memory": _memory_bytes()}
     known = _told(mine)
     each_s = seconds / (3 * (dist.get_world_size() - 1))
-    latency, out, back = [0.0], [], []
+    latency, out, back, messages = [0.0], [], [], []
     for other in range(1, dist.get_world_size()):
         latency.append(_between(other, lambda peer: _latency(peer)))
+        messages.append(_between(other, lambda peer: _message_s(peer)))
         out.append(_road(0, other, each_s))
         back.append(_road(other, 0, each_s))
-    return _cluster(known, latency, out, back)
+    found = _cluster(known, latency, out, back)
+    return Cluster(tuple(replace(host, message_s=median(messages)) for host in found.hosts))
 
 
 def _cluster(known: list[Mapping[str, object]], latency: list[float], out: list[_Road], back: list[_Road]) -> Cluster:
@@ -132,6 +135,14 @@ def _latency(peer: int) -> float:
         _exchange(byte, peer, is_first=dist.get_rank() == 0)
         times.append(time.perf_counter() - begin)
     return median(times) / 2
+
+
+def _message_s(peer: int) -> float:
+    """Return what a short message that is waited for costs its sender or receiver, in processor time."""
+    tensor, busy = torch.zeros(256), time.process_time()
+    for _ in range(MESSAGES):
+        _exchange(tensor, peer, is_first=dist.get_rank() == 0)
+    return (time.process_time() - busy) / (2 * MESSAGES)
 
 
 def _exchange(tensor: Tensor, peer: int, *, is_first: bool) -> None:

@@ -22,11 +22,11 @@ from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 
 from hyperplace.errors import TrainingError
-from hyperplace.runtime.heartbeat import DEAD_S, Heart
+from hyperplace.runtime.heartbeat import DEAD_S, END, Heart
 
 ABORT = "abort"  # the store's key for why a run did not begin
-END = "end"  # what is said when one has ended: of a trainer after its name, and of all of a process
 MOST_ENDS = 8  # of trainers that are still said
+GAUGES = "gauges"  # the key under which processes tell what their parts have done so far
 POLL_S = 0.05
 START_S = 300.0  # how long the others may take until they call compile: each may first read its own data
 NEVER = timedelta(days=365)  # gloo's own limit for a message; what hangs is found by the watch
@@ -58,6 +58,7 @@ class Processes:
         heart: Heart,
         store: Store,
         members: Sequence[int] | None = None,
+        name: str | None = None,
     ) -> None:
         self.heart = heart
         self.members = tuple(range(heart.size) if members is None else members)
@@ -65,7 +66,7 @@ class Processes:
         self._parts_each = parts_each
         first = self.number * parts_each
         self.parts = tuple(range(first, min(first + parts_each, num_parts)))
-        self.name = str(next(_numbers))
+        self.name = str(next(_numbers)) if name is None else name  # the same in all
         self._store = PrefixStore(f"hyperplace/{self.name}", store)
         self.group: Any = None
         self.has_left = False
@@ -85,7 +86,10 @@ class Processes:
 
     def connect(self) -> None:
         """Connect everybody with everybody."""
-        self.group = self._watched(lambda: ProcessGroupGloo(self._store, self.number, self.size, NEVER))
+        try:
+            self.group = self._watched(lambda: ProcessGroupGloo(self._store, self.number, self.size, NEVER))
+        except RuntimeError as fault:  # of gloo, which does not say with whom
+            raise self.reason(f"the ranks cannot be connected: {' '.join(str(fault).split())[:200]}") from None
 
     def _watched(self, work: Callable[[], T]) -> T:
         return self.heart.watched(work, self.fault)
@@ -111,6 +115,11 @@ class Processes:
             time.sleep(POLL_S)
         said = self.heart.said(key)
         return [said[member] for member in self.members]
+
+    def heard(self, key: str, text: str) -> list[str]:
+        self.heart.say(own := f"{self.name}/{key}", text)
+        said = self.heart.said(own)
+        return [said.get(member, "") for member in self.members]
 
     def fault(self) -> TrainingError | None:
         """Return why the run has ended, in the words of whoever ended it first; nothing while it goes on."""
@@ -158,7 +167,8 @@ class Processes:
             if self._watch is not threading.current_thread():
                 self._watch.join(limit_s)
             self._watch = None
-        self.heart.say(f"{self.name}/wait", "")
+        for key in ("wait", GAUGES):
+            self.heart.say(f"{self.name}/{key}", "")
         self.group = None
 
     def all_waits(self, wait: str) -> tuple[str, ...]:
@@ -201,14 +211,18 @@ class Processes:
             return
 
     def lost(self, number: int) -> TrainingError:
-        """Return why a connection to a process may have broken: who is lost, or what one has said, if anything."""
+        """Return why a connection to a process may have broken."""
+        return self.reason(f"{self.heart.place_of(self.members[number])} has closed its connection without a word")
+
+    def reason(self, otherwise: str) -> TrainingError:
+        """Return who is lost, or what one has said, once a connection is gone; where nothing is heard, other words."""
         deadline = time.monotonic() + REASON_S
         while time.monotonic() < deadline and not self.has_left:
             if fault := self.fault():
                 return fault
             self.heart.beat()  # a process that has ended refuses it
             time.sleep(POLL_S)
-        return TrainingError(f"{self.heart.place_of(self.members[number])} has closed its connection without a word")
+        return TrainingError(otherwise)
 
     def gather(self, call: str, content: Any) -> list[Any]:
         if self.number:

@@ -6,7 +6,6 @@ parts it knows what they send. What it has to say goes out as values, so it may 
 
 import queue
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -16,6 +15,7 @@ from hyperplace.runtime.clipping import SharedNorm
 from hyperplace.runtime.commands import Command, Load, Predict, Tick, Update
 from hyperplace.runtime.criterion import JUDGED, PiecewiseLoss, check_reach
 from hyperplace.runtime.journal import Journal
+from hyperplace.runtime.options import Options
 from hyperplace.runtime.passes import InFlight, Roots, check_finite, nothing_saved
 from hyperplace.runtime.pieces import cut
 from hyperplace.runtime.precision import within
@@ -28,19 +28,7 @@ from hyperplace.runtime.weights import Version, Weights
 from hyperplace.values.program import Feed, Keep, Message, Output, Program, Receive, Segment, Send
 from hyperplace.values.ranges import parse_ranges
 from hyperplace.values.schedule import FORWARD as RUN_FORWARD
-from hyperplace.values.schedule import NORM, UPDATE, Action
-
-
-@dataclass(frozen=True)
-class Options:
-    """What all ranks of a run have in common."""
-
-    loss: Callable[..., Tensor] | None
-    updates_at_once: bool  # async: update right after the backward pass of a mini-batch
-    updates_together: bool  # no part updates before all are ready to: all have the same number of updates
-    seed: int
-    threads: int
-    check_nan: bool
+from hyperplace.values.schedule import NORM, PASS, RELAY, UPDATE, Action
 
 
 class Cuts(Protocol):
@@ -86,6 +74,7 @@ class Rank:
         self._options, self._tell = options, tell
         self._kinds = {action.kind for action in actions}
         self._in_flight: dict[int, InFlight] = {}
+        self._to_relay: dict[int, int] = {}  # by tick, the mini-batches whose weights have yet to be passed on
         self._piecewise = PiecewiseLoss(options.loss)
         self.cuts: Cuts | None = None  # where copies are kept for the case that a host is lost
 
@@ -118,8 +107,10 @@ class Rank:
             case Update():
                 self.journal.begin("update", 0, command.batch)
                 self.replicas.give(command.batch)
+                self.replicas.relay(command.batch)
                 self._sum(command.batch)
                 self._update(command.batch)
+                self.replicas.pass_on()
                 self.replicas.renew()
                 self._tell(Finished(self.number))
             case Predict():
@@ -131,9 +122,14 @@ class Rank:
     def _tick(self, tick: Tick) -> None:
         if tick.batch is not None:
             self._in_flight[tick.number] = InFlight(tick.batch, Version(wants=self.replicas.enter(tick.number)))
+            if PASS in self._kinds:
+                self._to_relay[tick.number] = tick.batch.number
             if not self._actions:
                 self._finish(tick.number)
         for action in self._actions:
+            if action.kind in (RELAY, PASS):
+                self._relay(tick.number - action.offset, action.kind)
+                continue
             live = self._in_flight.get(tick.number - action.offset)
             if live is None:
                 continue
@@ -150,6 +146,18 @@ class Rank:
                 live.num_backward += 1
                 if live.num_backward == len(self._segments):
                     self._finish(tick.number - action.offset)
+
+    def _relay(self, tick: int, kind: str) -> None:
+        """Send on what comes for others: gradients of a mini-batch to the owner, or what its update made of weights."""
+        if (batch := self._to_relay.get(tick)) is None:
+            return
+        self.journal.begin("update", 0, batch)
+        if kind == RELAY:
+            self.replicas.relay(batch)
+        else:
+            del self._to_relay[tick]
+            self.replicas.pass_on()
+            self._tell(Finished(self.number))
 
     def _finish(self, tick: int) -> None:
         """Pass on the gradients of borrowed weights that are left once all backward segments of a mini-batch are done.
@@ -171,7 +179,8 @@ class Rank:
             self._gather(live)
         if self._options.updates_at_once:
             self._update(live.batch.number, live.version)
-        self._tell(Finished(self.number))
+        if PASS not in self._kinds:
+            self._tell(Finished(self.number))
 
     def _gather(self, live: InFlight) -> None:
         self.journal.begin("update", 0, live.batch.number)

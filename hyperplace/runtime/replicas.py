@@ -7,6 +7,9 @@ Versions of a weight are counted by the owner's updates. The owner publishes a s
 weight, the owner too, sees snapshots and never the memory that the optimizer writes. With several mini-batches in
 flight, the one that enters in tick t sees everywhere the weights after the update of the last one that entered in tick
 t - delay or before; newer weights wait until a mini-batch wants them.
+
+A part may be a relay of a weight for others on its host. Then its own gradient waits until theirs are there, and their
+sum goes to the owner; and what the owner publishes it passes on to them, before any of its own mini-batches wants it.
 """
 
 import weakref
@@ -37,18 +40,26 @@ class Replicas:
         delays: Mapping[tuple[int, str], int],
     ) -> None:
         self._table, self._endpoint, self._weights = table, endpoint, weights
-        self._lent = [loan for loan in loans if loan.owner == endpoint.part]
+        self._lent = [loan for loan in loans if loan.peer == loan.owner == endpoint.part]
+        self._relayed: dict[str, list[Loan]] = {}  # by the attribute that is the relay's copy
+        for loan in loans:
+            if loan.via == endpoint.part:
+                self._relayed.setdefault(loan.relayed, []).append(loan)
         self._borrowed = {loan.copy: loan for loan in loans if loan.borrower == endpoint.part}
         # Of what no segment of its own uses, a part would keep snapshots for ever.
         used = {name for index in range(len(table.segments)) for name in table.weights_of(index)}
-        self._kept: dict[str, deque[Tensor]] = {loan.lent: deque() for loan in self._lent if loan.lent in used}
+        lent = {loan.lent for loan in loans if loan.owner == endpoint.part}
+        self._kept: dict[str, deque[Tensor]] = {name: deque() for name in self._table.weights if name in lent & used}
         seen = {name: (endpoint.part, name) for name in self._kept}
+        self._kept |= {name: deque() for name in self._relayed}
         seen |= {name: (loan.owner, loan.lent) for name, loan in self._borrowed.items()}
         self._delay_of = {name: delays[weight] for name, weight in seen.items() if weight in delays}
         self._version_of: dict[str, int] = {}
         self._tensor_of: dict[str, Tensor] = {}
         self._gradients: dict[str, Tensor] = {}
         self._given: dict[int, set[str]] = {}  # by mini-batch, what need not be given again
+        self._held: dict[int, dict[str, Tensor | None]] = {}  # by mini-batch, what others have yet to be added to
+        self._num_passed = 0  # versions that were passed on
         self._num_entered = 0
         self._recent: deque[int] = deque(maxlen=max(self._delay_of.values(), default=0))  # ticks with a mini-batch
 
@@ -57,11 +68,13 @@ class Replicas:
         self.renew()  # older values on their way would come back later
         for name, kept in self._kept.items():
             kept.clear()
-            self._tensor_of[name] = self._weights.parameters[name].detach().clone()
+            if name not in self._borrowed:
+                self._tensor_of[name] = self._weights.parameters[name].detach().clone()
         for name in self._borrowed:
             piece = self._table.weights[name]
             self._tensor_of[name] = slice_of(piece, state[piece.name]).to(self._weights.device)
         self._version_of = dict.fromkeys(self._tensor_of, self._weights.number)
+        self._num_passed = self._weights.number
 
     def enter(self, tick: int) -> dict[str, int]:
         """Return which version of every weight the mini-batch that enters in this tick is to see."""
@@ -88,10 +101,12 @@ class Replicas:
     def _next(self, name: str) -> Tensor:
         if name in self._kept:
             return self._kept[name].popleft()
-        loan = self._borrowed[name]
-        # Contiguous, as a loaded copy is: then a resumed run computes the same bits.
-        found = self._endpoint.receive(self._version_of[name], WEIGHTS, name, loan.owner)
+        return self._received(name, self._version_of[name])
+
+    def _received(self, name: str, version: int) -> Tensor:
+        found = self._endpoint.receive(version, WEIGHTS, name, self._borrowed[name].peer)
         assert found is not None
+        # Contiguous, as a loaded copy is: then a resumed run computes the same bits.
         return found.contiguous()
 
     def renew(self) -> None:
@@ -134,8 +149,37 @@ class Replicas:
                 self._give_one(batch, name, self._gradients.pop(name, None))
 
     def _give_one(self, batch: int, name: str, gradient: Tensor | None) -> None:
-        owner, like = self._borrowed[name].owner, self._tensor_of[name]
-        self._endpoint.send(batch, GRADIENTS, name, owner, gradient, like=like)
+        if name in self._relayed:
+            self._held.setdefault(batch, {})[name] = gradient
+        else:
+            self._send_one(batch, name, gradient)
+
+    def _send_one(self, batch: int, name: str, gradient: Tensor | None) -> None:
+        self._endpoint.send(batch, GRADIENTS, name, self._borrowed[name].peer, gradient, like=self._tensor_of[name])
+
+    def relay(self, batch: int) -> None:
+        """Wait for the gradients of all that this part relays, add them to its own, and send the sums.
+
+        Always in the same order, whoever comes first. Those who are waited for send before they wait for anything of
+        the update, so that it surely ends.
+        """
+        held = self._held.pop(batch, {})
+        for name, loans in self._relayed.items():
+            total = held.pop(name)
+            for loan in loans:
+                gradient = self._endpoint.receive(batch, GRADIENTS, loan.copy, loan.borrower)
+                if gradient is not None:
+                    total = gradient.clone() if total is None else total.add_(gradient)
+            self._send_one(batch, name, total)
+
+    def pass_on(self) -> None:
+        """Wait for the next version of all that this part relays, and send it to the others."""
+        self._num_passed += 1
+        for name, loans in self._relayed.items():
+            found = self._received(name, self._num_passed)
+            for loan in loans:
+                self._endpoint.send(self._num_passed, WEIGHTS, loan.copy, loan.borrower, found)
+            self._kept[name].append(found)
 
     def collect(self, batch: int) -> None:
         """Wait for the gradients of all borrowers, and add them to the part's own, always in the same order."""
@@ -156,8 +200,9 @@ class Replicas:
                 snapshots[loan.lent] = self._weights.parameters[loan.lent].detach().clone()
             lent = cut(snapshots[loan.lent], loan.spans)
             self._endpoint.send(self._weights.number, WEIGHTS, loan.copy, loan.borrower, lent)
-        for name, kept in self._kept.items():
-            kept.append(snapshots[name])
+        for name, snapshot in snapshots.items():
+            if name in self._kept:
+                self._kept[name].append(snapshot)
 
 
 def _give_from(replicas: "weakref.ref[Replicas]", batch: int, name: str, leaf: Tensor) -> None:

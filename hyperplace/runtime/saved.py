@@ -17,6 +17,7 @@ from hyperplace.runtime.weights import Weights
 from hyperplace.values.program import Piece
 
 MOST = 1e300  # no number is larger; Python's whole ones may be, and then fit into no float
+MOST_COUNT = 2**53  # of updates: more than anybody makes, and fits into every counter of torch
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def _kind_faults(saved: Saved) -> Iterator[str]:
     if not (saved.average is None or _is_by_name(saved.average)):
         yield "average is not a dict"
     for name in ("num_averaged", "num_batches"):
-        if type(value := getattr(saved, name)) is not int or value < 0:
+        if type(value := getattr(saved, name)) is not int or not 0 <= value < MOST_COUNT:
             yield f"{name} {_shown(value)} is not a count"
     if not isinstance(saved.extra, dict):
         yield "extra is not a dict"
@@ -163,13 +164,14 @@ def _unlike(name: str, found: Any, own: Any) -> Iterator[str]:
         else:
             for number, (one, other) in enumerate(zip(found, own, strict=True)):
                 yield from _unlike(f"{name}[{number}]", one, other)
-    elif isinstance(own, bool | str | Tensor):
+    elif isinstance(own, bool) or own is None:  # None is a choice that an optimizer makes later, between two
+        if not (found is None or isinstance(found, bool)):
+            yield f"{name} {_shown(found)} is not True, False or None"
+    elif isinstance(own, str | Tensor):
         if not isinstance(found, type(own)):
             yield f"{name} {_shown(found)} is not a {type(own).__name__}"
     elif isinstance(own, int | float) and not _is_number(found):
         yield f"{name} {_shown(found)} is not a number"
-    elif own is None and isinstance(found, dict | Tensor):
-        yield f"{name} is a {type(found).__name__}, which nothing here is for"
 
 
 def _is_by_name(value: object) -> bool:

@@ -9,26 +9,24 @@ to another call, but all make the same ones in the same order, so none must wait
 
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from torch import Tensor
-from torch._C._distributed_c10d import Store, TCPStore
 
 from hyperplace.errors import HostLost, TrainingError
+from hyperplace.runtime.arrivals import Arrived, Choice, admitted, choose, content_of, met, say_swapped, taken
 from hyperplace.runtime.buddies import Buddies, Cut
+from hyperplace.runtime.door import Door
+from hyperplace.runtime.log import Call, LaterLoss, Log
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.precision import autocasts, within
-from hyperplace.runtime.processes import END, POLL_S, Processes
+from hyperplace.runtime.processes import Processes
 from hyperplace.runtime.saved import Saved, as_saved
 from hyperplace.runtime.shards import merged
 from hyperplace.runtime.trainer import Trainer
 from hyperplace.values.ranges import Range
-
-MEET_S = timedelta(seconds=20)  # to reach the store of those who are left
 
 T = TypeVar("T")
 MakeTrainer = Callable[[Processes], Trainer]
@@ -36,9 +34,9 @@ MakeTrainer = Callable[[Processes], Trainer]
 
 @dataclass(frozen=True)
 class Change:
-    """A host was lost: who, after which mini-batch the others went on, how many they computed again, and when."""
+    """A host was lost or taken in: which, after which mini-batch all went on, how many came again, and how soon."""
 
-    lost: str
+    news: str
     num_batches: int
     num_again: int
     num_processes: int
@@ -46,59 +44,9 @@ class Change:
 
     def __str__(self) -> str:
         return (
-            f"{self.lost}; {self.num_processes} went on after mini-batch {self.num_batches}, computing "
+            f"{self.news}; {self.num_processes} went on after mini-batch {self.num_batches}, computing "
             f"{self.num_again} again, in {self.seconds:.1f} s"
         )
-
-
-@dataclass(eq=False)
-class Call:
-    """A call in the log, with where it was made: before any cut of a later place, after any other."""
-
-    place: Cut
-    run: Callable[[Trainer], Any] | None  # None: all have done it, and what is left of it is that the pipe ran dry
-    number: int | None = None  # among the calls in which processes wait for each other; None for a step
-    changes: bool = False  # what is trained: it is made again wherever a cut before it is gone back to
-    flushes: bool = True
-
-
-class LaterLoss(Loss):
-    """The loss of a mini-batch, whichever generation computes it; the first that does is believed."""
-
-    def __init__(self, flush: Callable[[], None]) -> None:
-        super().__init__(1, flush)
-        self.now: Loss | None = None
-
-    @property
-    def is_ready(self) -> bool:
-        return self.now is not None and self.now.is_ready
-
-    def item(self) -> float:
-        if not self.is_ready:
-            self._flush()
-        assert self.now is not None
-        return self.now.item()
-
-    def __repr__(self) -> str:
-        return repr(self.now)
-
-
-@dataclass
-class _Log:
-    """The calls that may have to be made again."""
-
-    calls: deque[Call] = field(default_factory=deque)
-    num_done: int = 0  # of those in which processes wait for each other
-
-    def forget(self, stable: Cut, num_done_by_all: int) -> None:
-        """Drop what lies before a cut that nobody goes back from, and what calls hold that all have done."""
-        while self.calls and self.calls[0].place < stable:
-            self.calls.popleft()
-        for call in reversed(self.calls):
-            if call.number is not None and call.number < num_done_by_all and not call.changes:
-                if call.run is None:
-                    break
-                call.run = None
 
 
 class Survivor:
@@ -107,21 +55,52 @@ class Survivor:
     Every process needs all rows of the mini-batches, for it may have to feed any part.
     """
 
-    def __init__(self, processes: Processes, make: MakeTrainer, *, most_lost: int, every: int) -> None:
+    def __init__(
+        self,
+        processes: Processes,
+        make: MakeTrainer,
+        *,
+        most_lost: int,
+        every: int,
+        full: int | None = None,
+        door: Door | None = None,
+        guest_of: str = "",
+    ) -> None:
         self._make, self._left, self._every = make, most_lost, every
+        self._most_lost, self._full, self._door = most_lost, full or processes.size, door
         self.on_change: Callable[[Change], None] = lambda change: warnings.warn(str(change), stacklevel=2)
-        self._log = _Log()
+        self._log = Log()
         self._loads = 0
-        self._key = f"{processes.name}/calls"
+        self._key = guest_of or f"{processes.name}/calls"
         self.on_return: Callable[[int], None] = lambda batch: None  # to before this one; it and others come again
+        self.on_arrival: Callable[[], None] = lambda: None  # somebody was taken in
         self.changes: list[Change] = []
         self.trainer = make(processes)
+        self.brought: Mapping[str, Any] = {}  # what the others gave a guest along, as beside a checkpoint
         self.buddies: Buddies | None = None
         self._copied_before = 0  # in earlier generations
-        self._meet_buddies(processes)
-        if self.buddies:
-            for cuts in self.buddies.cuts:
-                cuts.take()
+        if guest_of:
+            arrived = taken(self.trainer, {}, 0, 0)
+            self.brought = arrived.saved.extra
+            self._begin(processes, arrived)
+        else:
+            self._meet_buddies(processes)
+            self._take_first()
+
+    def _begin(self, world: Processes, arrived: Arrived) -> None:
+        """Begin a generation in which somebody new is there: all have the same state, and made the same calls."""
+        say_swapped(world.heart, world.name)
+        self._log.calls.clear()
+        self._log.num_done = arrived.num_done
+        self._left = self._most_lost - (self._full - world.size)
+        self._meet_buddies(world)
+        self._note_loads(arrived.loads)
+        world.heart.say(self._key, str(arrived.num_done))
+        self._take_first()
+
+    def _take_first(self) -> None:
+        for cuts in self.buddies.cuts if self.buddies else ():
+            cuts.take()
 
     def _meet_buddies(self, processes: Processes) -> None:
         has_some = self._left > 0 and processes.size > 1
@@ -135,8 +114,7 @@ class Survivor:
 
     @property
     def _processes(self) -> Processes:
-        assert isinstance(self.trainer.world, Processes)
-        return self.trainer.world
+        return _processes_of(self.trainer)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.trainer, name)
@@ -149,12 +127,65 @@ class Survivor:
             if fault is None and not self.trainer.is_over:
                 self.flush()
         finally:
+            self._close_door()
             self._stop_buddies()
             self.trainer.__exit__(kind, fault, *rest)
 
     def close(self) -> None:
+        self._close_door()
         self._stop_buddies()
         self.trainer.close()
+
+    def take_in(self, extra: Mapping[str, Any] | None = None) -> None:
+        """Let in a spare host, or one that has come back, if one waits and one is missing; all processes call this.
+
+        For the place after a checkpoint: the newcomer begins here, with the state that all have now, and `extra`, the
+        caller's own, in its `brought`.
+        """
+        num_waiting = (
+            self._door.num_waiting() if self._door else 0
+        )  # once: whatever is lost meanwhile, all find the same
+        choices: list[Choice | None] = []
+        self.outlive(lambda trainer: choices.append(choose(_processes_of(trainer), num_waiting, self._full)))
+        while choice := choices[-1]:
+            try:
+                self._take_in(choice, extra or {})
+                return
+            except TrainingError as fault:
+                self._outlived(Call(self._place, lambda trainer: None), self._lost(fault))
+
+    def _take_in(self, choice: Choice, extra: Mapping[str, Any]) -> None:
+        """Begin a new generation with a guest in it; where that is lost, leave all as it is."""
+        begin, old, before, arrived = time.monotonic(), self.trainer, self._processes, None
+        if not admitted(before, self._door, choice, self._key):
+            return
+        content, new, heart = content_of(old, extra), None, before.heart
+        try:
+            world = met(heart, [*before.members, choice.number], len(before.parts))
+            new = self._make(world)
+            arrived = taken(new, content, self._loads, self._log.num_done)
+        except TrainingError:
+            if new:
+                new.abandon()
+            if before.fault():
+                raise
+            heart.withdraw(choice.number)
+            return
+        self._stop_buddies()
+        self._copied_before += self.buddies.sent_bytes if self.buddies else 0
+        self.buddies = None  # what it keeps is of the parts before
+        old.abandon()
+        for number in heart.lost:
+            heart.withdraw(number)
+        self.trainer = new
+        self._begin(world, arrived)
+        self.on_arrival()
+        news = f"{heart.place_of(choice.number)} was taken in"
+        self._note(Change(news, new.num_batches, 0, world.size, time.monotonic() - begin))
+
+    def _note(self, change: Change) -> None:
+        self.changes.append(change)
+        self.on_change(change)
 
     def stop(self) -> None:
         self.trainer.stop()
@@ -162,6 +193,10 @@ class Survivor:
     def _stop_buddies(self) -> None:
         if self.buddies:
             self.buddies.stop()
+
+    def _close_door(self) -> None:
+        if self._door:
+            self._door.close()
 
     def step(self, *batch: Any) -> Loss:
         """Train on a mini-batch, as a Trainer does; it is kept until nobody can lose it any more."""
@@ -238,10 +273,9 @@ class Survivor:
         if self.buddies:
             self.buddies.note_loads(loads)
 
-    def _outlived(self, call: Call) -> Any:
+    def _outlived(self, call: Call, lost: HostLost | None = None) -> Any:
         """Make a call, and whenever a host is lost meanwhile all of the log and then it once more."""
         assert call.run is not None
-        lost: HostLost | None = None
         while True:
             try:
                 if lost:
@@ -281,10 +315,7 @@ class Survivor:
         self._left -= 1
         members = [member for member in before.members if member not in before.heart.lost]
         gone = next(number for number, member in enumerate(before.members) if member in before.heart.lost)
-        num_parts = len(before.parts) * len(members)
-        store = _met_store(before, members)
-        world = Processes(num_parts, len(before.parts), heart=before.heart, store=store, members=members)
-        world.connect()
+        world = met(before.heart, members, len(before.parts))
         self.trainer = self._make(world)
         cut, saved, num_done = _agreed(world, self.trainer, buddies, before, gone, rest, self._log.num_done)
         self._meet_buddies(world)
@@ -292,9 +323,7 @@ class Survivor:
         self.trainer.load(saved)
         self.on_return(cut[1] * old.settings.micro_batches)
         self._again(cut, num_done)
-        change = Change(str(lost), cut[1], num_given - cut[1], world.size, time.monotonic() - begin)
-        self.changes.append(change)
-        self.on_change(change)
+        self._note(Change(str(lost), cut[1], num_given - cut[1], world.size, time.monotonic() - begin))
 
     def _again(self, cut: Cut, num_done: int) -> None:
         """Make all calls since a cut again that somebody has not done, or that change what is trained."""
@@ -307,25 +336,9 @@ class Survivor:
                 self.trainer.flush()
 
 
-def _met_store(before: Processes, members: Sequence[int]) -> Store:
-    """Return a store that the first of those who are left has; the one of torch.distributed may be gone."""
-    heart, first = before.heart, members[0]
-    key = "store/" + "-".join(map(str, members))
-    if heart.number == first:
-        store = TCPStore(heart.home_of(first), 0, is_master=True, wait_for_workers=False)
-        heart.say(key, str(store.port))
-        return store
-
-    def fault() -> TrainingError | None:
-        said = heart.said(END)
-        return TrainingError(next(iter(said.values()))) if said else heart.fault(members)
-
-    while first not in heart.said(key):  # it may be long in the caller's own code, and lives
-        if found := fault():
-            raise found
-        time.sleep(POLL_S)
-    port, home = int(heart.said(key)[first]), heart.home_of(first)
-    return heart.watched(lambda: TCPStore(home, port, is_master=False, timeout=MEET_S), fault)
+def _processes_of(trainer: Trainer) -> Processes:
+    assert isinstance(trainer.world, Processes)
+    return trainer.world
 
 
 def _agreed(

@@ -100,6 +100,8 @@ def _check(file: BinaryIO, *, reads_all: bool) -> None:
             raise ValueError("an entry is compressed, which torch.save does not do")
         if sum(entry.file_size for entry in entries) > size or len({one.filename for one in entries}) < len(entries):
             raise ValueError("its directory has more than the file")
+        if any(entry.compress_size != entry.file_size for entry in entries):
+            raise ValueError("its directory gives an entry two sizes")  # of which readers may believe either
         pickles = [entry for entry in entries if entry.filename.endswith("/data.pkl")]
         if len(pickles) != 1 or pickles[0].file_size > MOST_PICKLE_BYTES:
             raise ValueError(f"it has not one pickle of at most {MOST_PICKLE_BYTES >> 20} MiB")

@@ -94,7 +94,8 @@ class Trainer:
         # Mini-batches whose loss is to come, each with its command's number.
         self._unknown: deque[tuple[int, int]] = deque()
         self._crew = Crew(self.ranks, self._transport, self._progress)
-        weakref.finalize(self, self._crew.stop if self.world.size == 1 else partial(self._crew.end, JOIN_S))
+        ending = self._crew.stop if self.world.size == 1 else partial(self._crew.end, JOIN_S)
+        self._forgotten = weakref.finalize(self, ending)
         look_out(self.world, self._transport, self._progress)
 
     def __repr__(self) -> str:
@@ -373,6 +374,13 @@ class Trainer:
         counted = self.world.exchange("moved_bytes", dict(self._transport.moved_bytes(planned=planned)))
         return sum(map(Counter, counted), Counter())
 
+    def sent_bytes(self) -> Counter[int]:
+        """Return the bytes that each part here has sent so far; goes at any time, and waits for nothing."""
+        found: Counter[int] = Counter()
+        for (_, source, _), num_bytes in self._transport.moved_bytes(planned=True).items():
+            found[source] += num_bytes
+        return found
+
     @one_at_a_time
     def timeline(self) -> Timeline:
         """Return what every rank did when; needs `record`."""
@@ -400,7 +408,12 @@ class Trainer:
     def abandon(self) -> None:
         """End all threads without a word to the other processes, who do the same."""
         self._is_closed = True
-        self._crew.end(JOIN_S)
+        self._end(JOIN_S)
+
+    def _end(self, limit_s: float) -> None:
+        self._crew.end(limit_s)
+        # It keeps the crew, whose fault has a traceback through the trainer's own frames: none would ever be forgotten.
+        self._forgotten.detach()
 
     def close(self) -> None:
         """End all threads; the weights stay readable. Goes at any time, from any thread."""
@@ -410,7 +423,7 @@ class Trainer:
         if self._is_open:
             self._leave()
         self._is_closed = True
-        self._crew.end(limit_s)
+        self._end(limit_s)
 
     def _leave(self) -> None:
         """Part from the other processes: in good order where nothing is under way, otherwise with a word to them."""

@@ -19,6 +19,9 @@ class World(Protocol):
     def told(self, call: str, text: str, limit_s: float) -> list[str]:
         """Return what all processes say once all have come, be others in whatever call; goes in any thread."""
 
+    def heard(self, key: str, text: str) -> list[str]:
+        """Let the others hear a text from now on, and return the last that each was heard to say; waits for nobody."""
+
     def gather(self, call: str, content: Any) -> list[Any]:
         """Return what all processes bring along, in the first one; nothing elsewhere."""
 
@@ -53,6 +56,9 @@ class Alone:
         return 0
 
     def told(self, call: str, text: str, limit_s: float) -> list[str]:
+        return [text]
+
+    def heard(self, key: str, text: str) -> list[str]:
         return [text]
 
     def gather(self, call: str, content: Any) -> list[Any]:

@@ -1,5 +1,6 @@
 """Train a planned model on a data set, epoch by epoch: progress, checkpoints, resuming, the plain loop beside it."""
 
+from hyperplace.runtime.door import plan_behind
 from hyperplace.runtime.joining import is_started, joined, shared_text
 from hyperplace.runtime.meeting import check_size
 from hyperplace.training.epoch import Snapshot
@@ -22,6 +23,7 @@ __all__ = [
     "is_started",
     "joined",
     "load_sets",
+    "plan_behind",
     "shared_text",
     "train",
     "train_beside_plain",

@@ -6,7 +6,7 @@ Losses are taken only when they are ready: asking for one that is under way woul
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -80,6 +80,11 @@ class Progress:
         self.loss_sum += loss * num_rows
         self.num_known += num_rows
 
+    def take_brought(self, brought: Mapping[str, Any], steps_per_epoch: int) -> None:
+        """Begin where the others are who have taken this process in; nothing where it was there from the start."""
+        if brought:
+            self.take(brought["progress"], steps_per_epoch)
+
     def take(self, saved: dict[str, Any], steps_per_epoch: int) -> None:
         """Go on from what a checkpoint kept; its rows become this run's. Raise ValueError where it cannot be so."""
         rows = [replace(HistoryRow(**row), method=self.method) for row in saved["rows"]]
@@ -113,6 +118,8 @@ class Epoch:
     sets: Sets
     on_step: OnSnapshot
     is_stopped: Callable[[], bool] = lambda: False
+    on_loss: Callable[[float, int], None] = lambda loss, num_rows: None
+    on_trained: OnSnapshot = lambda shown: None  # before the test
     _begin: float = field(default=0.0, init=False)
     _rows_given: int = field(default=0, init=False)
 
@@ -127,6 +134,7 @@ class Epoch:
             self.progress.seconds += taken
         right, rows = self.learner.total(self.judge.num_right, self.judge.num_rows)
         shown = replace(self._snapshot(taken), accuracy=right / rows if rows else 0.0)
+        self.on_trained(shown)
         accuracy = None if self.is_stopped() else self.test()
         if accuracy is None:
             return None
@@ -158,7 +166,9 @@ class Epoch:
             self._know(loss, num_rows)
 
     def _know(self, loss: Pending, num_rows: int) -> None:
-        self.progress.add_loss(loss.item(), num_rows)
+        value = loss.item()
+        self.progress.add_loss(value, num_rows)
+        self.on_loss(value, num_rows)
 
     def _snapshot(self, seconds: float) -> Snapshot:
         return Snapshot(

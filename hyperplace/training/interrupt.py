@@ -80,6 +80,11 @@ class Halt:
             self._num_passed += not is_here
             return is_here
 
+    def begin_anew(self) -> None:
+        """Count places from here on, where somebody has come who has passed none."""
+        with self._changed:
+            self._num_passed = 0
+
     def agree(self) -> None:
         """Find the place where all can stop; where one of them is not heard of, end."""
         with self._changed:

@@ -13,10 +13,12 @@ from torch import nn
 from hyperplace import api
 from hyperplace.errors import FileError, TrainingError, UsageError
 from hyperplace.runtime.checkpoint import read_for, restore, save_checkpoint
+from hyperplace.runtime.gauges import read_gauges
 from hyperplace.runtime.survivor import Survivor
 from hyperplace.training.epoch import Epoch, OnSnapshot, Progress, Snapshot
 from hyperplace.training.interrupt import Halt, Interrupt
 from hyperplace.training.learner import Judge
+from hyperplace.training.meter import Meter, OnReading
 from hyperplace.training.sets import Sets
 from hyperplace.training.settings import Flow, TrainSettings
 from hyperplace.values.history import HistoryRow
@@ -75,12 +77,14 @@ def train(
     on_epoch: OnEpoch = lambda shown, rows: None,
     on_timeline: Callable[[Timeline], None] = lambda timeline: None,
     on_change: Callable[[str, bool], None] = lambda words, is_first: None,
+    on_reading: OnReading | None = None,
 ) -> Outcome:
     """Train until all epochs are done or Ctrl-C is pressed; either way the checkpoint holds all that is finished.
 
     SIGTERM is as Ctrl-C. Where a host was lost, `on_change` gets the words for it, and whether this is the first
     process now, which has the checkpoint and the figures. `on_ready` is called once nothing can be wrong with model,
-    plan, settings and checkpoint.
+    plan, settings and checkpoint. `on_reading` gets a reading of all parts now and then; of several processes all must
+    ask for it, or none.
     """
     judge = Judge()
     with make_trainer(model, plan, settings, flow, judge) as trainer, _interrupt(trainer) as (interrupt, is_stopped):
@@ -88,30 +92,52 @@ def train(
         if isinstance(trainer, Survivor):
             trainer.on_return = judge.forget
             trainer.on_change = lambda change: on_change(str(change), trainer.world.number == 0)
+            progress.take_brought(trainer.brought, math.ceil(len(sets.train) / settings.batch))
         if resume:
             _resume(trainer, checkpoint, settings, progress, len(sets.train))
         on_ready()
         epoch = Epoch(trainer, judge, progress, settings, sets, on_step, is_stopped)
+        meter = _metered(epoch, trainer, on_reading) if on_reading else None
         is_over = False
         while not is_over:
             shown = _run_or_end(epoch, trainer, interrupt)
             save_checkpoint(trainer, checkpoint, _extra(settings, progress))
+            if shown and meter:
+                meter.on_tested(shown)
             if shown:
                 on_epoch(shown, progress.rows)
             is_over = is_stopped() or progress.epoch >= settings.epochs
+            if isinstance(trainer, Survivor) and not is_over:
+                trainer.take_in(_extra(settings, progress))
         if flow.record:
             on_timeline(trainer.timeline())
         return _outcome(trainer, progress, interrupt.signal)
 
 
+def _metered(epoch: Epoch, trainer: "Trains", on_reading: OnReading) -> Meter:
+    """Let a meter hear of every loss and step."""
+    progress, given_to = epoch.progress, epoch.on_step
+    num_known = progress.epoch * math.ceil(len(epoch.sets.train) / epoch.settings.batch) + progress.num_steps
+    meter = Meter(lambda: read_gauges(trainer), on_reading, num_known=num_known)
+
+    def on_step(shown: Snapshot) -> None:
+        given_to(shown)
+        meter.on_step(shown)
+
+    epoch.on_step, epoch.on_loss, epoch.on_trained = on_step, meter.add_loss, meter.on_trained
+    return meter
+
+
 @contextmanager
 def _interrupt(trainer: "Trains") -> Iterator[tuple[Interrupt, Callable[[], bool]]]:
     """Hand out what signals do in the block, and what says whether to stop: of several processes all at one place."""
-    if trainer.world.size == 1:
+    if trainer.world.size == 1 and not isinstance(trainer, Survivor):
         with Interrupt(trainer.stop) as interrupt:
             yield interrupt, lambda: interrupt.is_wanted
     else:
         halt = Halt(lambda: trainer.world, trainer.stop)
+        if isinstance(trainer, Survivor):
+            trainer.on_arrival = halt.begin_anew
         with Interrupt(trainer.stop, 0.0, halt.agree) as interrupt:
             yield interrupt, halt.is_here
 

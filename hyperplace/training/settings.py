@@ -70,6 +70,8 @@ class Flow:
     record: bool = False  # keep a timeline
     survive: int = 0  # hosts that may be lost, one after the other
     survive_every: int = 20  # updates between copies for that case
+    door: int | None = None  # the port at which spares and hosts that come back wait
+    spare: str = ""  # the doors of a run to wait at
 
     def __post_init__(self) -> None:
         from hyperplace.runtime import RunSettings, device_faults

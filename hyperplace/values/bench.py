@@ -8,6 +8,7 @@ from statistics import median
 from hyperplace.errors import HyperplaceError
 
 PLAIN, SYNC, ASYNC = "plain", "sync", "async"
+TOGETHER = "plain loop, all hosts at once"  # images/s of the slowest: what memory and cores that they share leave
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class BenchRow:
     bubble: float | None = None  # the share of time in which a part computed nothing, mean over parts
     moved_bytes: float | None = None
     predicted_bytes: int | None = None
-    predicted_us: float | None = None  # of a mini-batch, by the schedule; only from measured costs
+    predicted_us: float | None = None  # of a mini-batch at the pace of the profile; only from measured costs
     idle: float | None = None  # the share of the hosts' cores that nobody used, whatever waited for what
     wire_bytes: float | None = None  # per mini-batch, what all hosts' cards sent
     is_outside: bool = False  # somebody else's way to split a model
@@ -103,7 +104,24 @@ class Bench:
         """Return how many times as fast a row is as the plain loop on one thread, by medians."""
         return row.median / self.rows_of(row.batch)[0].median
 
+    def pace(self, batch: int) -> float:
+        """Return how many times as long the plain loop took as its layers had taken alone.
+
+        Machines change their pace between a profile and a bench, layers may take less together than each alone, and
+        cores that share memory are slower when all work: a prediction is to be held against a measurement at the pace
+        of the same run, with all hosts at work where there are several.
+        """
+        rows = [row for row in self.rows_of(batch) if row.schedule == PLAIN and row.predicted_us and row.images_per_s]
+        plain = next((row for row in rows if row.method == TOGETHER), rows[0] if rows else None)
+        return 1e6 * batch / plain.median / plain.predicted_us if plain and plain.predicted_us else 1.0
+
+    def predicted_us(self, row: BenchRow) -> float | None:
+        """Return what a mini-batch of a row is predicted to take at the pace of this run; of the plain loop nothing."""
+        if row.predicted_us is None or row.schedule == PLAIN:
+            return None
+        return row.predicted_us * self.pace(row.batch)
+
     def threads_speed_up(self, row: BenchRow) -> float:
         """Return how many times as fast a row is as the plain loop on the most threads it ran on."""
-        plain = [other for other in self.rows_of(row.batch) if other.schedule == PLAIN]
+        plain = [one for one in self.rows_of(row.batch) if one.schedule == PLAIN and one.method != TOGETHER]
         return row.median / plain[-1].median

@@ -52,6 +52,7 @@ class Host:
     latency_s: float = 0.0
     send_s_per_byte: float = 0.0  # of a device's own time
     receive_s_per_byte: float = 0.0
+    message_s: float = 0.0  # the same for every message, sent or received, however short
     inside_rate: float = math.inf
     inside_latency_s: float = 0.0
 
@@ -114,7 +115,7 @@ def _host_faults(host: Host) -> Iterator[str]:
     for rate in ("out_rate", "in_rate", "inside_rate"):
         if not getattr(host, rate) > 0:
             yield f"host {host.name!r} has the {rate} {getattr(host, rate):g}; it must be above 0"
-    for time in ("latency_s", "inside_latency_s", "send_s_per_byte", "receive_s_per_byte"):
+    for time in ("latency_s", "inside_latency_s", "send_s_per_byte", "receive_s_per_byte", "message_s"):
         if not 0 <= getattr(host, time) < math.inf:
             yield f"host {host.name!r} has the {time} {getattr(host, time):g}; it must be 0 or more"
     for device in host.devices:

@@ -8,6 +8,7 @@ from hyperplace.values.pace import Pace
 from hyperplace.values.plan import Plan
 from hyperplace.values.prediction import Prediction
 from hyperplace.values.recompute import Chosen
+from hyperplace.values.sync_pace import SyncPace
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,9 @@ class Forecast:
     recompute: Chosen = ()  # the parts and segments that run forward again for their backward pass
     lacks: str = ""  # which devices have not the memory for it, and how much they lack
     lacking_bytes: int = 0  # of all devices together
+    lacking_part: int | None = None  # the one that lacks most
+    unhindered_s: float = 0.0  # what it would take if nothing were recomputed for want of memory
+    short_part: int | None = None  # for want of whose memory it is slower than it could be
 
     @property
     def seconds(self) -> float:
@@ -34,6 +38,11 @@ class Forecast:
     def rank(self) -> tuple[int, float]:
         """By which forecasts are compared: what fits into memory, or lacks least, first, then what is fastest."""
         return self.lacking_bytes, self.seconds
+
+    @property
+    def binds(self) -> str:
+        """What stands in the way of less time: a part's memory, where more of it would do, or what is always busy."""
+        return self.prediction.binds if self.short_part is None else f"part {self.short_part}'s memory"
 
     @property
     def speed_up(self) -> float:
@@ -51,5 +60,5 @@ class Outlook:
 
     forecast: Forecast
     cluster: Cluster
-    pace: Pace
+    pace: Pace | SyncPace  # by the schedule of the forecast
     assumed: str = ""  # what nobody has said of the cluster

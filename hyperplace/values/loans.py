@@ -1,7 +1,11 @@
-"""Which part holds copies of whose weights."""
+"""Which part holds copies of whose weights, and by which way their gradients and new values go.
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+A loan goes straight to and from its owner, or by a relay: a part that has the same copy, straight from the owner, adds
+the gradients of others to its own, and hands new values on to them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from hyperplace.errors import UsageError
 from hyperplace.values.program import Copy, PartProgram, Piece, Program
@@ -19,6 +23,14 @@ class Loan:
     lent: str  # the owner's attribute
     copy: str  # the borrower's attribute; names the messages
     spans: tuple[Ranges, ...]  # within the owner's piece
+    via: int | None = None  # the relay
+    relayed: str = ""  # its attribute
+    is_relay: bool = False  # of others, whose loans name the borrower of this one as theirs
+
+    @property
+    def peer(self) -> int:
+        """The part that the borrower sends gradients to and gets new values from."""
+        return self.owner if self.via is None else self.via
 
 
 def loans_of(program: Program) -> tuple[Loan, ...]:
@@ -31,13 +43,39 @@ def loans_of(program: Program) -> tuple[Loan, ...]:
 def find_loans(parts: Sequence[PartProgram]) -> tuple[Loan, ...]:
     """Return what parts lend each other; a part that runs nothing borrows nothing."""
     owned = [_by_name(part) for part in parts]
-    return tuple(
-        _loan(owned, borrower, attribute, piece)
+    copies = [
+        (borrower, attribute, piece)
         for borrower, part in enumerate(parts)
         if part.segments
         for attribute, piece in part.weights.items()
         if isinstance(piece, Copy)
-    )
+    ]
+    direct = {(borrower, _what(piece)): attribute for borrower, attribute, piece in copies if piece.via is None}
+    found = [_routed(_loan(owned, borrower, attribute, piece), piece, direct) for borrower, attribute, piece in copies]
+    relayed = {(loan.via, loan.relayed) for loan in found}
+    return tuple(replace(one, is_relay=True) if (one.borrower, one.copy) in relayed else one for one in found)
+
+
+def _what(copy: Copy) -> tuple[str, tuple[Ranges, ...], int]:
+    """Return what two copies have in common that are the same."""
+    return copy.name, copy.spans, copy.owner
+
+
+def _routed(loan: Loan, copy: Copy, direct: Mapping[tuple[int, tuple[str, tuple[Ranges, ...], int]], str]) -> Loan:
+    """Return a loan with its relay, if it has one; `direct` has the copies that may be relays."""
+    if copy.via is None:
+        return loan
+    relayed = direct.get((copy.via, _what(copy)))
+    if relayed is None:
+        raise UsageError(
+            f"part {loan.borrower} has a copy of {copy.name}{_index(copy)} via part {copy.via}, which has not the same "
+            f"straight from part {copy.owner}; generate the program again"
+        )
+    return replace(loan, via=copy.via, relayed=relayed)
+
+
+def _index(copy: Copy) -> str:
+    return f"[{copy.index}]" if copy.index else ""
 
 
 def _by_name(part: PartProgram) -> Owned:
@@ -58,10 +96,9 @@ def _loan(owned: Sequence[Owned], borrower: int, attribute: str, copy: Copy) -> 
         if (spans := _within(copy, piece)) is not None
     ]
     if len(found) != 1:
-        index = f"[{copy.index}]" if copy.index else ""
         raise UsageError(
-            f"part {borrower} has a copy of {copy.name}{index}, but part {copy.owner} owns {len(found) or 'no'} pieces "
-            "with all of it instead of one; generate the program again"
+            f"part {borrower} has a copy of {copy.name}{_index(copy)}, but part {copy.owner} owns {len(found) or 'no'} "
+            "pieces with all of it instead of one; generate the program again"
         )
     return found[0]
 
@@ -110,6 +147,15 @@ def borrowers(loans: Iterable[Loan]) -> dict[int, set[int]]:
     return found
 
 
+def relays(loans: Iterable[Loan]) -> dict[int, set[int]]:
+    """Return for every part that relays something whose gradients it adds to its own."""
+    found: dict[int, set[int]] = {}
+    for loan in loans:
+        if loan.via is not None:
+            found.setdefault(loan.via, set()).add(loan.borrower)
+    return found
+
+
 def updaters(parts: Sequence[PartProgram], loans: Iterable[Loan]) -> dict[int, set[int]]:
     """Return for every part that has weights of its own to whom it lends, be it to nobody."""
     lenders = borrowers(loans)
@@ -127,5 +173,4 @@ def users_of(parts: Sequence[PartProgram], loans: Sequence[Loan]) -> dict[tuple[
 
 
 def _users(parts: Sequence[PartProgram], number: int, attribute: str) -> set[tuple[int, int]]:
-    part = parts[number]
-    return {(number, index) for index in range(len(part.segments)) if attribute in part.weights_of(index)}
+    return {(number, segment) for segment in parts[number].users[attribute]}

@@ -14,7 +14,7 @@ class PartMemory:
     gradients: int
     optimizer: int
     stashed: int  # older versions of weights, which mini-batches in flight still see, and newer ones not yet wanted
-    activations: int  # kept for backward passes, with what was received
+    activations: int  # kept for backward passes, with what was received, and weights joined from several owners
     messages: int  # come, and not yet taken
     working: int  # gradients of what a layer makes and of what it reads, while it runs backward, or that are added up
     copied: int = 0  # sent to another host each time where one may be lost (--survive); not part of the total

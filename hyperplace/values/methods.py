@@ -15,3 +15,4 @@ SERVERS: tuple[Kind, ...] = (
     ("servers by bytes", "hybrid", "server-greedy"),
 )
 BY_TIME = "by time"  # the plan that a simulation says takes least
+AS_IF_EQUAL = "by time, as if equal"  # the same, made for hosts of which each has what they have on average

@@ -81,9 +81,11 @@ class Change:
     latency_s: float = 0.0
     speed: float = 1.0
     in_flight: int = 4
+    micro_batches: int = 1  # of the synchronous schedule
 
     def __post_init__(self) -> None:
-        if not (self.bandwidth > 0 and self.speed > 0 and self.latency_s >= 0 and self.in_flight >= 1):
+        counts = min(self.in_flight, self.micro_batches)
+        if not (self.bandwidth > 0 and self.speed > 0 and self.latency_s >= 0 and counts >= 1):
             raise UsageError(f"{self} has a factor of 0 or less, a latency below 0, or nothing in flight")
 
 
@@ -135,14 +137,15 @@ def longest_loop(pace: Pace, change: Change) -> float:
 
 def lags(pace: Pace, links: Sequence[Link], change: Change) -> list[float]:
     """Return how long after its maker's end each link lets its taker begin."""
-    found = []
-    for link in links:
-        lag = -link.left * pace.work_s[link.maker] / change.speed
-        if link.route >= 0:
-            route = pace.routes[link.route]
-            if route.is_network:
-                lag += route.latency_s + change.latency_s + link.num_bytes * route.s_per_byte / change.bandwidth
-            else:
-                lag += route.latency_s + link.num_bytes * route.s_per_byte
-        found.append(lag)
-    return found
+    early = (link.left * pace.work_s[link.maker] / change.speed for link in links)
+    return [lag_of(pace.routes, link, change) - ahead for link, ahead in zip(links, early, strict=True)]
+
+
+def lag_of(routes: Sequence[Route], link: Link, change: Change, share: float = 1.0) -> float:
+    """Return how long what a link sends, or a share of it, is under way."""
+    if link.route < 0:
+        return 0.0
+    route, num_bytes = routes[link.route], link.num_bytes * share
+    if route.is_network:
+        return route.latency_s + change.latency_s + num_bytes * route.s_per_byte / change.bandwidth
+    return route.latency_s + num_bytes * route.s_per_byte

@@ -6,102 +6,34 @@ coarse grain the owner computes all rows of a filter; in the fine grain other pa
 them to the owner; in the hybrid grain the rows of a filter may have several owners, and all of them hold its weights.
 """
 
-import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hyperplace.errors import HyperplaceError, UsageError
-from hyperplace.values.arguments import count_faults, is_number, is_whole
+from hyperplace.errors import HyperplaceError
 from hyperplace.values.arrays import Ints
 from hyperplace.values.drawn import Drawn
 from hyperplace.values.facts import Facts
 from hyperplace.values.faults import first_of, plan_faults
-from hyperplace.values.pins import Pins
 from hyperplace.values.profile import Work
 from hyperplace.values.ranges import Range as Range
 from hyperplace.values.ranges import Ranges as Ranges
+from hyperplace.values.settings import AUTO as AUTO
+from hyperplace.values.settings import BATCH_NORMS as BATCH_NORMS
+from hyperplace.values.settings import COSTS as COSTS
+from hyperplace.values.settings import FC as FC
+from hyperplace.values.settings import GRAINS as GRAINS
+from hyperplace.values.settings import MOST_ROWS as MOST_ROWS
+from hyperplace.values.settings import Settings as Settings
 from hyperplace.values.sizes import size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-GRAINS = ("coarse", "fine", "hybrid")
-AUTO = "auto"  # asked for: whichever grain moves least in training
-FC = ("neurons", "whole")
-COSTS = ("measured", "flops")
-BATCH_NORMS = ("exact", "per-shard")
-MOST_ROWS = 2**16  # of a mini-batch: cells are counted one by one
 PROVEN_GAP = 1e-3  # a volume this close to its bound counts as optimal
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What was asked for; `blocks` None means one per filter, `row_blocks` are for the hybrid grain only.
-
-    The grain may be "auto" until there is a plan, which is of one grain. `batch_norm` is for the hybrid grain: "exact"
-    makes batch norms over split rows exchange their statistics, "per-shard" lets each part have its own.
-    """
-
-    model: str
-    k: int
-    imbalance: float
-    grain: str
-    partitioner: str
-    costs: str
-    batch: int
-    blocks: int | None = 64
-    fc: str = "neurons"
-    seed: int = 0
-    row_blocks: int = 8
-    batch_norm: str = "exact"
-    pins: Pins = field(default=Pins(), metadata={"later": True})
-
-    def __post_init__(self) -> None:
-        if faults := list(self._faults()):
-            raise UsageError("; ".join(faults))
-
-    def _faults(self) -> Iterator[str]:
-        kinds = list(self._kind_faults())
-        yield from kinds or self._value_faults()  # what is no number has no size
-
-    def _kind_faults(self) -> Iterator[str]:
-        for name in ("k", "batch", "seed", "row_blocks"):
-            if not is_whole(getattr(self, name)):
-                yield from count_faults(name, getattr(self, name))
-        if not is_whole(self.blocks) and self.blocks is not None:
-            yield f"blocks {self.blocks!r} is no number of blocks; give blocks=64, or None for one per filter"
-        if not is_number(self.imbalance):
-            yield f"imbalance {self.imbalance!r} is {type(self.imbalance).__name__}, not a number; give imbalance=0.1"
-
-    def _value_faults(self) -> Iterator[str]:
-        if self.k < 1:
-            yield f"k={self.k} is not a number of parts; give a k of 1 or more"
-        if not (math.isfinite(self.imbalance) and self.imbalance >= 0):
-            yield f"imbalance {self.imbalance} is not a ratio; give an imbalance of 0 or more, such as 0.1"
-        if self.batch < 1:
-            yield f"batch {self.batch} has no rows; give a batch of 1 or more"
-        if self.batch > MOST_ROWS:
-            yield f"batch {self.batch:.7g} is more than {MOST_ROWS:,} rows; give a smaller batch"
-        if self.blocks is not None and self.blocks < 1:
-            yield f"blocks {self.blocks} is less than 1; give the most blocks per layer, or all"
-        if self.row_blocks < 1:
-            yield f"row blocks {self.row_blocks} is less than 1; give 1 row block or more"
-        if not 0 <= self.seed < 2**31:
-            yield f"seed {self.seed} is outside 0..{2**31 - 1}; give another seed"
-        words = (
-            ("grain", self.grain, (*GRAINS, AUTO)),
-            ("fc", self.fc, FC),
-            ("costs", self.costs, COSTS),
-            ("batch norm", self.batch_norm, BATCH_NORMS),
-        )
-        for name, word, known in words:
-            if word not in known:
-                yield f"{name} {word!r} is unknown; choose one of {', '.join(known)}"
 
 
 @dataclass(frozen=True)
@@ -221,8 +153,9 @@ class Replica:
     """A part's copy of the trained parameters of filters of which it computes some rows.
 
     `owner` computes some too: of the parts that do, the one that the plan has chosen to update them. Per iteration the
-    part sends it parameter_bytes of gradients, and gets as many of weights after its update. statistics_bytes is one
-    message about the filters' batch norms; four of them go: both ways, forward and backward.
+    part sends it parameter_bytes of gradients, and gets as many of weights after its update; or sends them to, and gets
+    them from, a part on its own host that has the same copy, `via` which they go. statistics_bytes is one message about
+    the filters' batch norms; four of them go: both ways, forward and backward, and always with the owner.
     """
 
     layer: str
@@ -231,6 +164,12 @@ class Replica:
     filters: Ranges
     parameter_bytes: int
     statistics_bytes: int
+    via: int | None = field(default=None, metadata={"later": True})
+
+    @property
+    def peer(self) -> int:
+        """The part that it exchanges gradients and weights with."""
+        return self.owner if self.via is None else self.via
 
     @property
     def training_bytes(self) -> int:
@@ -387,6 +326,6 @@ class Plan(Drawn):
             for source, target in ((replica.part, replica.owner), (replica.owner, replica.part)):
                 moved["forward", source, target] += replica.statistics_bytes
                 moved["backward", source, target] += replica.statistics_bytes
-            moved["gradients", replica.part, replica.owner] += replica.parameter_bytes
-            moved["weights", replica.owner, replica.part] += replica.parameter_bytes
+            moved["gradients", replica.part, replica.peer] += replica.parameter_bytes
+            moved["weights", replica.peer, replica.part] += replica.parameter_bytes
         return +moved

@@ -53,6 +53,7 @@ class Timing:
     update_s: float  # of all trained parameters, those of the trailing operations too
     half_filters_s: Work  # of the anchor with half its filters; nothing where not split
     half_channels_s: Work  # the same with half its channels
+    half_rows_s: Work  # of anchor and tail with half the rows; nothing where there is but one
     spread: float  # (slowest - fastest) / median of the anchor's repeats
 
 
@@ -66,6 +67,7 @@ class LayerCost:
     tail: Work = Work()  # of one filter: the trailing operations
     timing: Timing | None = None
     note: str = ""  # why it was measured in part only, or estimated
+    half_rows: float = 0.5  # what half the rows cost, as a share of all: a half, if nothing were lost
 
     @property
     def filter_work(self) -> float:
@@ -122,6 +124,18 @@ class Profile:
 
     def __contains__(self, layer: str) -> bool:
         return layer in self._by_name
+
+
+def cost_of_rows(half: float, share: float) -> float:
+    """Return what a share of the rows costs, as a share of what all cost, going by what half of them do.
+
+    A line through all and half the rows, and on to what no rows would cost: what is fixed. Libraries have kernels that
+    are several times as fast with 16 rows as with 8; where half the rows cost more than all, fewer cost no less.
+    """
+    if share >= 0.5:
+        return half + (1 - half) * (share - 0.5) / 0.5
+    least = min(max(2 * half - 1, 0.0), half)
+    return least + (half - least) * share / 0.5
 
 
 def _numbers(values: tuple[Any, ...]) -> Iterator[float]:

@@ -134,9 +134,13 @@ class Piece:
 
 @dataclass(frozen=True)
 class Copy(Piece):
-    """A piece that another part owns: its gradients go there, and its values come from there after every update."""
+    """A piece that another part owns: its gradients go there, and its values come from there after every update.
+
+    Where they go `via` another part, that has the same copy, adds the gradients to its own and hands the values on.
+    """
 
     owner: int = field(kw_only=True)
+    via: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -162,10 +166,11 @@ class Segment:
     """A run of steps that a part computes without waiting for anyone.
 
     `forward`, `backward` and `update` (of the weights it is the first to use and its part owns) are its work in the
-    program's unit; `saved_bytes` is what it keeps in between, `kept_bytes` what of it later segments take, and
-    `largest_bytes` the largest tensor that a layer makes; all for a mini-batch as planned. One that `recomputes` keeps
-    only what it takes and what later segments take, and runs forward once more before it runs backward. The code is
-    known to a program that was lowered or read; one made of classes has methods.
+    program's unit, and `half_rows` is what its passes cost with half the rows, as a share; `saved_bytes` is what it
+    keeps in between, `kept_bytes` what of it later segments take, and `largest_bytes` the largest tensor that a layer
+    makes; all for a mini-batch as planned. One that `recomputes` keeps only what it takes and what later segments take,
+    and runs forward once more before it runs backward. The code is known to a program that was lowered or read; one
+    made of classes has methods.
     """
 
     name: str
@@ -176,6 +181,7 @@ class Segment:
     forward: float = 0.0
     backward: float = 0.0
     update: float = 0.0
+    half_rows: float = 0.5
     saved_bytes: int = 0
     kept_bytes: int = 0
     largest_bytes: int = 0
@@ -220,6 +226,15 @@ class PartProgram:
                 if isinstance(take, Receive):
                     first.setdefault(take.message, index)
         return first
+
+    @cached_property
+    def users(self) -> dict[str, tuple[int, ...]]:
+        """The segments that use each weight, in order; none for a weight that no segment uses."""
+        found: dict[str, list[int]] = {name: [] for name in self.weights}
+        for index in range(len(self.segments)):
+            for name in dict.fromkeys(self.weights_of(index)):
+                found.setdefault(name, []).append(index)
+        return {name: tuple(segments) for name, segments in found.items()}
 
     def weights_of(self, segment: int) -> tuple[str, ...]:
         """Return the weights a segment uses: all, where that is not known."""

@@ -9,7 +9,8 @@ mini-batch that entered in tick t - o, and a part does its actions of a tick alw
 A part whose weights others have copies of updates them in an action of its own (U), once all of them have run their
 backward passes; mini-batches see each update some ticks later, everywhere in the same: `conv1_weight of part 0: 2
 ticks`. Other parts update right after their last backward segment. Where gradients are scaled by the norm of all parts'
-together, every part with weights first tells the others its own (N).
+together, every part with weights first tells the others its own (N). A part by which copies of others on its host are
+exchanged adds up their gradients (R) before the owner updates, and passes the new weights on (P) after.
 """
 
 import difflib
@@ -20,22 +21,23 @@ from dataclasses import dataclass, field
 from hyperplace.errors import UsageError
 
 FORWARD, BACKWARD, NORM, UPDATE = "F", "B", "N", "U"
+RELAY, PASS = "R", "P"  # of gradients, of new weights
 
 _PART = re.compile(r"part (\d+):(.*)")
-_ACTION = re.compile(r"([FB])(\d+)(?:-(\d+))?|([NU])(?:-(\d+))?")
+_ACTION = re.compile(r"([FB])(\d+)(?:-(\d+))?|([NRUP])(?:-(\d+))?")
 _DELAY = re.compile(r"(\S+) of part (\d+): (\d+) ticks?")
 
 
 @dataclass(frozen=True)
 class Action:
-    """Forward or backward of one segment, a norm or an update, for the mini-batch that entered `offset` ticks ago."""
+    """What is done for the mini-batch that entered `offset` ticks ago; a segment runs only forward or backward."""
 
     kind: str
     segment: int
     offset: int = 0
 
     def __str__(self) -> str:
-        what = self.kind if self.kind in (NORM, UPDATE) else f"{self.kind}{self.segment}"
+        what = f"{self.kind}{self.segment}" if self.kind in (FORWARD, BACKWARD) else self.kind
         return what + (f"-{self.offset}" if self.offset else "")
 
 
@@ -102,7 +104,7 @@ def _actions(text: str, line: int) -> Iterator[Action]:
         match = _ACTION.fullmatch(word)
         if not match:
             raise UsageError(
-                f"line {line} of the schedule has {word[:20]!r}, which is not written like F0, B1-2, N or U-1"
+                f"line {line} of the schedule has {word[:20]!r}, which is not written like F0, B1-2, N, R, U-1 or P"
             )
         kind, segment, offset, alone, behind = match.groups()
         yield Action(kind or alone, int(segment or 0), int(offset or behind or 0))

@@ -1,5 +1,8 @@
 """Predicted against measured: the rows of benches on hosts and on threads, their errors, and the order of methods.
 
+Predictions are at the pace of each run, as its table has them: times what the plain loop took by what its layers had
+taken alone. Benches from before that have them at the pace of their profiles.
+
 python results/predictions/collect.py results/*hosts*/bench.csv results/vgg16-bench/bench.csv
 """
 
@@ -11,6 +14,9 @@ from itertools import combinations
 from pathlib import Path
 from statistics import median
 
+ABOUT = """Predictions of benches with a row for all hosts at once are at the pace of their own run, the others at that
+of their profiles. Half rows, that pace and `message_s` were added after some of these rows had been seen.
+"""
 APART = 1.10  # methods that differ by less are not put in order
 
 
@@ -39,14 +45,14 @@ class Row:
 def rows_of(path: Path) -> Iterator[Row]:
     """Yield the rows with a prediction."""
     for row in csv.DictReader(path.read_text().splitlines()):
-        if row["predicted_us"] and row["median"]:
+        if row["predicted_us"] and row["median"] and row["schedule"] != "plain":
             yield Row(
                 (row["model"], row["network"] or "threads"),
                 row["method"],
                 row["schedule"],
                 1e3 * int(row["batch"]) / float(row["median"]),
                 float(row["spread"]),
-                float(row["predicted_us"]) / 1e3,
+                float(row.get("predicted_here_us") or row["predicted_us"]) / 1e3,
             )
 
 
@@ -65,6 +71,7 @@ def order(rows: list[Row]) -> tuple[int, int]:
 def main(paths: list[str]) -> None:
     rows = [row for path in sorted(paths) for row in rows_of(Path(path))]
     print("```sh\npython results/predictions/collect.py", *sorted(paths), "\n```\n")
+    print(ABOUT)
     print("| model | where | method | schedule | measured ms | spread % | predicted ms | error % |")
     print("| --- | --- | --- | --- | ---: | ---: | ---: | ---: |")
     print(*rows, sep="\n")

@@ -13,6 +13,8 @@ from hyperplace import api
 from hyperplace.bench import BenchSettings, Card, HostSettings, bench_hosts, host_contender, hosts, netns
 from hyperplace.bench.contender import Planned
 from hyperplace.errors import UsageError
+from hyperplace.values.bench import TOGETHER
+from hyperplace.values.cluster import Cluster, Device, Host
 from hyperplace.values.plan import AUTO
 
 TINY = f"{Path(__file__).parent}/tiny.py"
@@ -43,7 +45,13 @@ def test_everybody_by_turns_on_two_hosts() -> None:
     cores, said = os.sched_getaffinity(0), []
     measured = bench_hosts(SETTINGS, on_progress=said.append)
     rows = measured.bench.rows
-    assert [row.method for row in rows] == ["plain loop, 1 thread", *["layer-wise"] * 2, *["incremental"] * 2, *TORCH]
+    assert [row.method for row in rows] == [
+        "plain loop, 1 thread",
+        TOGETHER,
+        *["layer-wise"] * 2,
+        *["incremental"] * 2,
+        *TORCH,
+    ]
     taking_part = [row for row in rows if not row.note]
     assert [row.method for row in rows if row.note] == ["torch GPipe m=8", "torch 1F1B m=8"], "of 4 rows"
     turns = [line.split(": ")[1] for line in said if line.startswith("round")]
@@ -141,3 +149,34 @@ def test_a_model_that_reads_no_image(tmp_path) -> None:
     source.write_text("from torch import nn\ndef flat():\n    return nn.Linear(4, 10)\n")
     with pytest.raises(UsageError, match="does not read single images"):
         bench_hosts(replace(SETTINGS, spec=f"{source}:flat", shapes=((4,),)))
+
+
+def test_unequal_hosts_also_have_a_plan_made_for_equal_ones() -> None:
+    equal = Cluster(tuple(Host(name, out_rate=1e8, in_rate=rate) for name, rate in (("a", 1e8), ("b", 1.1e8))))
+    assert [name for name, _ in host_contender._clusters(equal)] == ["by time"]
+    slow = replace(equal.hosts[0], name="c", out_rate=1e7, in_rate=1e7, devices=(Device(speed=0.4),))
+    unequal = Cluster((*equal.hosts, slow))
+    (name, same), (other, mean) = host_contender._clusters(unequal)
+    assert (name, other) == ("by time", "by time, as if equal")
+    assert same is unequal
+    assert [host.name for host in mean.hosts] == ["a", "b", "c"]
+    assert [host.devices[0].speed for host in mean.hosts] == pytest.approx([0.8] * 3)
+    assert [host.out_rate for host in mean.hosts] == pytest.approx([7e7] * 3)
+    assert not list(host_contender._clusters(None)), "of FLOPs nobody knows how long they take"
+
+
+@needs_hosts
+@pytest.mark.timeout(180)
+def test_what_it_costs_to_be_able_to_lose_a_host() -> None:
+    own = replace(PLAIN, costs="measured", repeats=1, steps=4, only=("by time",), survive_every=2)
+    rows = {(row.method, row.schedule): row for row in bench_hosts(replace(SETTINGS, bench=own)).bench.rows}
+    for schedule in ("sync", "async"):
+        plain, copying = rows["by time", schedule], rows["by time, survive", schedule]
+        assert copying.images_per_s
+        assert not copying.note
+        assert copying.predicted_us > plain.predicted_us
+
+
+def test_copies_after_no_update() -> None:
+    with pytest.raises(UsageError, match="--survive-every 0 is less than 1"):
+        replace(PLAIN, survive_every=0)

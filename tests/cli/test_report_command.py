@@ -40,7 +40,14 @@ def test_report_says_what_it_assumes_and_refuses_what_does_not_fit(run, tmp_path
     assert run("report", plan, "-o", page).code == 0
     assert "no --cluster is given: times are for 2 hosts" in page.read_text()
     assert "100 GFLOP a second are assumed" in page.read_text()
+    assert 'name="in_flight"' in page.read_text()
+    assert run("report", plan, "-o", page, "--schedule", "sync", "--micro-batches", 4).code == 0
+    assert "predicted with the sync schedule, 4 micro-batches" in page.read_text()
+    assert 'name="micro_batches" min="1" max="32" step="1" value="4"' in page.read_text()
     for wrong, words in (
+        (("--schedule", "often"), "schedule 'often' is unknown"),
+        (("--micro-batches", "2"), "--micro-batches is for --schedule sync"),
+        (("--schedule", "sync", "--micro-batches", "0"), "--micro-batches 0 is less than 1"),
         (("--cluster", "1x1@1gbit"), "2 parts need as many devices"),
         (("--in-flight", "0"), "--in-flight 0 is less than 1"),
         (("--timeline", tmp_path / "none.json"), "none.json"),

@@ -3,7 +3,11 @@
 Each case trains some steps of different rows both ways, predicts, and asks for the state and the bytes. What is
 recomputed in processes is kept on threads. The first process prints a line of JSON per case.
 
-    torchrun --nproc-per-node 2 tests/distributed/equal_ranks.py STEPS MODEL:GRAIN:PARTITIONER:SCHEDULE[:clip][:all] ...
+With `hosts` the first half of the parts is taken to be on one host and the others on another, so that weights with
+copies go by relays.
+
+    torchrun --nproc-per-node 2 tests/distributed/equal_ranks.py STEPS \\
+        MODEL:GRAIN:PARTITIONER:SCHEDULE[:clip][:all][:hosts] ...
 """
 
 import json
@@ -81,7 +85,9 @@ def main(steps, cases, parts_each):
         torch.manual_seed(0)
         net = load_model(name, [(ZOO[name].input_shape[0], 32, 32)], device="cpu").module
         graph = graphs[name] = graphs.get(name) or capture(net, torch.randn(ROWS, ZOO[name].input_shape[0], 32, 32))
-        plan = planned(graph, grain, k, how, blocks=4, row_blocks=k)
+        hosts = tuple(2 * part // k for part in range(k)) if "hosts" in more else ()
+        plan = planned(graph, grain, k, how, blocks=4, row_blocks=k, hosts=hosts)
+        assert any(one.via is not None for one in plan.replicas) == ("hosts" in more)
         settings = RunSettings(schedule, 3, 2 if schedule == "sync" and not graph.coupling else 1, threads=1)
         training = Training(momentum, clip_norm=0.5 if "clip" in more else None)
         kept, state = runnable(graph, plan), net.state_dict()

@@ -31,7 +31,11 @@ EQUAL = {
         "resnet18:hybrid:horizontal:async",
     ],
     3: ["lenet5:hybrid:dataparallel:async", "lenet5:fine:random:sync:clip:all"],
-    4: ["lenet5:coarse:random:async"],
+    4: [
+        "lenet5:coarse:random:async",
+        "lenet5:hybrid:dataparallel:async:hosts",
+        "blocksnet:hybrid:dataparallel:sync:clip:hosts",
+    ],
 }
 
 
@@ -50,6 +54,7 @@ def test_processes_that_recompute_train_the_bits_of_threads_that_keep():
 
 def test_processes_of_several_parts_train_the_same_bits():
     cases = ["lenet5:fine:random:async:clip", "lenet5:hybrid:dataparallel:sync"]
+    cases += ["lenet5:hybrid:dataparallel:async:clip:hosts"]
     found = lines(run(2, "equal_ranks.py", STEPS, *cases, PARTS_EACH="2"))
     assert [(one["k"], one["wrong"]) for one in found] == [(4, [])] * len(cases)
 
@@ -210,9 +215,10 @@ TRAIN = ("--data", "synthetic", "--images", "64", "--epochs", "1", "--threads", 
 
 
 def test_train_is_the_same_command_in_processes(plan, tmp_path):
-    results = run_each([command("train", plan, *TRAIN, "--json", "--out", tmp_path / "out")] * 2)
+    results = run_each([command("train", plan, *TRAIN, "--json", "--live", "--out", tmp_path / "out")] * 2)
     assert [code for code, *_ in results] == [0, 0], results[0][2]
     assert results[1][1] == "", "only the first rank speaks"
+    assert ["live page" in err for _, _, err in results] == [True, False]
     alone = run_each([command("train", plan, *TRAIN, "--json", "--out", tmp_path / "alone")])
     here, there = (json.loads(out) for out in (results[0][1], alone[0][1]))
     for name in ("train_loss", "test_accuracy"):

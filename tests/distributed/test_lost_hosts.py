@@ -86,6 +86,28 @@ def test_who_leaves_is_not_lost(hearts):
     assert not hearts[1].lost
 
 
+def test_time_in_which_this_process_could_not_listen_is_no_silence(hearts):
+    for heart in hearts:
+        heart.note_trainer()
+    until(lambda: heartbeat.BUSY not in hearts[0]._peers[1].said)
+    peer = hearts[0]._peers[1]
+    for _ in range(10):  # looks, between which it stood still or had no core
+        hearts[0]._judge(time.monotonic(), heartbeat.DEAD_S)
+        assert not hearts[0].lost
+        peer.silent_s = min(peer.silent_s, heartbeat.MOST_LOOK_S)  # as the next beat would have it
+    for _ in range(int(heartbeat.DEAD_S / heartbeat.LOOK_S) + 1):
+        hearts[0]._judge(time.monotonic(), heartbeat.MOST_LOOK_S)
+    assert 1 in hearts[0].lost
+
+
+def test_who_leaves_says_why_to_the_last(hearts):
+    hearts[0].say(heartbeat.END, "the disk is full")
+    hearts[0].close()
+    until(lambda: hearts[1]._peers[0].has_left and hearts[2]._peers[0].has_left)
+    assert hearts[1].said(heartbeat.END) == hearts[2].said(heartbeat.END) == {0: "the disk is full"}
+    assert not hearts[1].lost
+
+
 def test_packets_of_another_run_are_not_heard(hearts):
     stranger = {"run": "other", "at": time.monotonic() + 99, "echo": None, "said": {"lost/2": "no"}}
     hearts[0]._peers[1].socket.send(json.dumps(stranger).encode())
@@ -163,8 +185,11 @@ def killed(arguments, out, number):
 
 
 def test_train_goes_on_without_the_first_host(tmp_path):
-    code, out, err = killed(("--survive", "1", "--survive-every", "5", "--json"), tmp_path / "out", 0)
+    shown = ("--live", "--tensorboard", tmp_path / "events")
+    code, out, err = killed(("--survive", "1", "--survive-every", "5", "--json", *map(str, shown)), tmp_path / "out", 0)
     assert code == 0, err
+    assert "live page, for this machine only: http://127.0.0.1:" in err, "who is the first now has the page"
+    assert len(list((tmp_path / "events").iterdir())) == 2
     said = json.loads(out)
     assert len(said["rows"]) == 2
     assert "rank 0 on host " in err

@@ -12,7 +12,7 @@ from hyperplace.files.profile import cache_path, parse_profile, profile_text
 from hyperplace.values.graph import Graph, Layer, Rule
 from hyperplace.values.profile import LayerCost, Profile, Timing, Work
 
-TIMING = Timing(2, 5, Work(0.1, 0.2), Work(), 1e-9, Work(0.05, 0.15), Work(0.1, 0.15), 0.5)
+TIMING = Timing(2, 5, Work(0.1, 0.2), Work(), 1e-9, Work(0.05, 0.15), Work(0.1, 0.15), Work(0.06, 0.12), 0.5)
 CONV = LayerCost("conv", Work(0.5, 1.0, 0.1), Work(0.2, 0.3), Work(0.05, 0.2), TIMING)
 PROFILE = Profile(
     "measured",
@@ -23,8 +23,8 @@ PROFILE = Profile(
 )
 seconds = st.floats(0, 1e12)
 works = st.builds(Work, seconds, seconds, seconds)
-timings = st.builds(Timing, st.integers(1, 64), st.integers(1, 20), works, works, seconds, works, works, seconds)
-costs = st.builds(LayerCost, st.text(), works, works, works, st.none() | timings, st.text())
+timings = st.builds(Timing, st.integers(1, 64), st.integers(1, 20), works, works, seconds, works, works, works, seconds)
+costs = st.builds(LayerCost, st.text(), works, works, works, st.none() | timings, st.text(), seconds)
 
 
 @settings(max_examples=30)
@@ -56,7 +56,7 @@ def edited(*path, to):
     [
         ("[]", "not a profile file"),
         (edited("hyperplace", to="plan"), "not a profile file"),
-        (edited("version", to=2), "profile version 2 cannot be read, only 3; measure again with hyperplace profile"),
+        (edited("version", to=2), "profile version 2 cannot be read, only 4; measure again with hyperplace profile"),
         (edited("machine", to=KeyError), "profile has no 'machine'"),
         (edited("surprise", to=1), "profile has an unknown entry 'surprise'"),
         (edited("layers", 1, "timing", "rows", to=KeyError), "profile.layers[1].timing has no 'rows'"),

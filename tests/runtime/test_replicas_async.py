@@ -47,10 +47,17 @@ def rows_of(schedule):
 def delay_of(layers, n, trainer):
     """Return after how many ticks an update of a layer's weight is seen, from the times of the schedule."""
     spans, period = times_of(trainer.program, trainer.settings.in_flight)
-    end = spans[layers[n].owner, "U", 0][1]
-    starts = [spans[p, "F", segment_of(layers, n, p)][0] for p in layers[n].users]
+    layer = layers[n]
+    relays = {p: layer.relay(p) for p in layer.users if p != layer.owner}
+    times = [
+        (
+            spans[layer.owner, "U", 0][1] if relays.get(p) is None else spans[relays[p], "P", 0][1],
+            spans[p, "F", segment_of(layers, n, p)][0],
+        )
+        for p in layer.users
+    ]
     delay = 1
-    while delay <= trainer.schedule.depth and any(end > start + delay * period * (1 + 1e-12) for start in starts):
+    while delay <= trainer.schedule.depth and any(end > start + delay * period * (1 + 1e-12) for end, start in times):
         delay += 1
     return delay
 

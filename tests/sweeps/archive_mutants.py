@@ -9,6 +9,7 @@ import zipfile
 import torch
 from json_mutants import HOSTILE
 
+MOST_NUMBERS = 10**6  # of a tensor that is computed with: some here only say that they are large
 TENSORS = (
     lambda: torch.zeros(3),
     lambda: torch.zeros(0),
@@ -111,7 +112,9 @@ def _change(data, random):
         case 5:
             node[key] = Reduced(*random.choice(REDUCED))
         case 6:
-            if isinstance(node[key], torch.Tensor) and node[key].dtype in (torch.float32, torch.float64):
+            if isinstance(node[key], torch.Tensor) and node[key].numel() > MOST_NUMBERS:
+                node[key] = node[key].unsqueeze(0)
+            elif isinstance(node[key], torch.Tensor) and node[key].dtype in (torch.float32, torch.float64):
                 node[key] = random.choice(
                     (node[key].double(), -node[key], node[key].unsqueeze(0), node[key].clone().squeeze())
                 )

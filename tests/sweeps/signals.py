@@ -4,7 +4,9 @@ A run of train ends within five seconds of its signal, and the same command with
 again and again, until the run is done, with the losses of a run that nobody disturbed. A partition ends within five
 seconds too, says so, and no process of it is left. The tests send a few.
 
-    python tests/sweeps/signals.py [SIGINT 200] [SIGTERM 50] [SIGKILL 50]
+    python tests/sweeps/signals.py [--out results/faults/signals.csv] [SIGINT 200] [SIGTERM 50] [SIGKILL 50]
+
+With a file, a row is added after every ten signals, and what is there already is not done again: `make signals`.
 """
 
 import csv
@@ -163,13 +165,47 @@ def sweep(counts, seed=0):
     return found
 
 
+HEADER = "command,signal,sent,ended before it,saved,runs with the same losses,slowest end s,faults"
+PIECE = 10  # signals of a kind between two rows of the file
+
+
 def main(words):
+    path = None
+    if words[:1] == ["--out"]:
+        path, words = Path(words[1]), words[2:]
     given = {signal.Signals[name]: int(count) for name, count in zip(words[::2], words[1::2], strict=True)}
-    found = sweep(given or {signal.SIGINT: 200, signal.SIGTERM: 50, signal.SIGKILL: 50})
-    print("command,signal,sent,ended before it,saved,runs with the same losses,slowest end s,faults")
+    left = given or {signal.SIGINT: 200, signal.SIGTERM: 50, signal.SIGKILL: 50}
+    print(HEADER)
+    if path is None:
+        return _ran(left, 0, None)
+    for number, count in left.items():
+        while (done := _num_sent(path, number)) < count:
+            if _ran({number: min(PIECE, count - done)}, 1000 * number + done, path):
+                return 1
+    return 0
+
+
+def _num_sent(path, number):
+    """Return how many signals of a kind rows of the file tell of, by the command that has got fewer."""
+    if not path.exists():
+        return 0
+    with path.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["signal"] == number.name]
+    sent = [int(row["sent"]) + int(row["ended before it"]) * (row["command"] == "partition") for row in rows]
+    return min(sum(n for n, row in zip(sent, rows, strict=True) if row["command"] == c) for c in ("train", "partition"))
+
+
+def _ran(given, seed, path):
+    found = sweep(given, seed)
     for (command, number), one in found.items():
         figures = (one.sent, one.late, one.saved, one.runs, f"{one.slowest_s:.2f}", len(one.faults))
-        print(f"{command},{number.name},{','.join(map(str, figures))}")
+        row = f"{command},{number.name},{','.join(map(str, figures))}"
+        print(row, flush=True)
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            is_new = not path.exists()
+            with path.open("a") as file:
+                file.write(f"{HEADER}\n" * is_new + f"{row}\n")
     for one in found.values():
         print(*one.faults, sep="\n", end="\n" if one.faults else "", file=sys.stderr)
     return int(any(one.faults for one in found.values()))

@@ -4,7 +4,7 @@ import pytest
 from file_kinds import KINDS
 from mutated_files import sweep
 
-COUNT = 200
+COUNT = 60
 
 
 @pytest.mark.timeout(300)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperplace.errors import UsageError
-from hyperplace.values.profile import LayerCost, Profile, Work
+from hyperplace.values.profile import LayerCost, Profile, Work, cost_of_rows
 
 amounts = st.floats(0, 1e12)
 works = st.builds(Work, amounts, amounts, amounts)
@@ -40,3 +40,17 @@ def test_no_pass_may_be_negative_though_the_total_is_not(name, bad):
     layers = (LayerCost("conv", good, good, Work(**{"forward": 5, name: bad})),)
     with pytest.raises(UsageError, match="layer conv has a cost that is negative or not a number"):
         Profile("measured", "us", 1, layers)
+
+
+@pytest.mark.parametrize(
+    ("half", "shares"),
+    [
+        (0.5, {1.0: 1.0, 0.75: 0.75, 0.5: 0.5, 0.25: 0.25}),  # nothing is fixed
+        (0.6, {1.0: 1.0, 0.75: 0.8, 0.5: 0.6, 0.25: 0.4}),  # a fifth is
+        (0.4, {1.0: 1.0, 0.5: 0.4, 0.25: 0.2}),  # fewer rows are faster each
+        (3.0, {1.0: 1.0, 0.75: 2.0, 0.5: 3.0, 0.25: 3.0}),  # another kernel
+    ],
+)
+def test_what_a_share_of_the_rows_costs(half, shares):
+    for share, cost in shares.items():
+        assert cost_of_rows(half, share) == pytest.approx(cost)

@@ -15,9 +15,11 @@ from hyperplace.report.palette import part_color, text_color
 from hyperplace.report.plan import parts_section as plain_parts_section
 from hyperplace.report.planfigure import plan_title
 from hyperplace.report.timeline import COLORS, middle_of
+from hyperplace.values.bench import SYNC
 from hyperplace.values.forecast import Outlook
 from hyperplace.values.pace import Pace
 from hyperplace.values.plan import Plan, PlannedLayer
+from hyperplace.values.sync_pace import SyncPace
 from hyperplace.values.timeline import Timeline
 
 KINDS = tuple(COLORS)
@@ -77,13 +79,14 @@ def _data(
         "inks": [text_color(color) for color in colors],
         "batch": subject.plan.settings.batch,
         "network": network(subject.plan, outlook.cluster if outlook else None, others),
+        "piece": "micro-batch" if outlook and outlook.forecast.schedule == SYNC else "mini-batch",
         "pace": pace_data(outlook.pace) if outlook else None,
         "kinds": [{"name": kind, "color": COLORS[kind]} for kind in KINDS],
         "timelines": [timeline_data(name, one) for name, one in shown.items()],
     }
 
 
-def pace_data(pace: Pace) -> dict[str, Any]:
+def pace_data(pace: Pace | SyncPace) -> dict[str, Any]:
     """Return a pace as JSON has it."""
     return vars(pace) | {"routes": [vars(route) for route in pace.routes], "cards": [vars(card) for card in pace.cards]}
 

@@ -54,6 +54,8 @@ def _row(table: Table, number: int) -> str:
 
 def _row_class(table: Table, number: int) -> str:
     """Return what greys a row that is over its limit or has no result."""
+    if number in table.greyed:
+        return ' class="misses"'
     flags = [str(column.values[number] or "") for column in table.columns if column.kind == "flag"]
     words = [flag.split()[0] for flag in flags if flag]
     return ' class="misses"' if any(word in ("over", "no") for word in words) else ""

@@ -40,11 +40,14 @@ function longestLoop(pace, change) {
   return longest;
 }
 
-function lag(pace, [maker, , route, numBytes, left], change) {
-  const early = -left * pace.work_s[maker] / change.speed;
-  if (route < 0) return early;
+function lag(pace, link, change) {
+  return underWay(pace, link, change) - link[4] * pace.work_s[link[0]] / change.speed;
+}
+
+function underWay(pace, [, , route, numBytes], change, share = 1) {
+  if (route < 0) return 0;
   const { latency_s: latency, s_per_byte: each, is_network: isNetwork } = pace.routes[route];
-  if (!isNetwork) return early + latency + numBytes * each;
-  return early + latency + change.latency_s + numBytes * each / change.bandwidth;
+  if (!isNetwork) return latency + numBytes * share * each;
+  return latency + change.latency_s + numBytes * share * each / change.bandwidth;
 }
 

@@ -3,6 +3,7 @@
 from hyperplace.report.document import Column, Section, Table, Text, notes
 from hyperplace.report.maplines import traffic
 from hyperplace.report.plan import balance_line, proof_lines
+from hyperplace.values.bench import SYNC
 from hyperplace.values.forecast import Forecast, Outlook
 from hyperplace.values.plan import Plan
 from hyperplace.values.prediction import WAYS
@@ -13,9 +14,9 @@ def parts_section(plan: Plan, outlook: Outlook) -> Section:
     """Return both tables, and what binds."""
     forecast = outlook.forecast
     lines = [
-        f"{1e3 * forecast.seconds:,.1f} ms a mini-batch, predicted with {forecast.in_flight} in flight: "
+        f"{1e3 * forecast.seconds:,.1f} ms a mini-batch, predicted with {_way(forecast)}: "
         f"{forecast.images_per_s:,.1f} rows a second, {forecast.speed_up:.2f} times one device",
-        f"what binds: {forecast.prediction.binds}",
+        f"what binds: {forecast.binds}",
     ]
     lacks = [Text(forecast.lacks, "alarm")] if forecast.lacks else []
     balance = Text(balance_line(plan), "plain" if plan.metrics.feasible else "alarm")
@@ -24,6 +25,11 @@ def parts_section(plan: Plan, outlook: Outlook) -> Section:
     said += [outlook.assumed] if outlook.assumed else []
     texts = (*map(Text, lines), *lacks, balance, *map(Text, proof_lines(plan)), *notes(said))
     return Section((*texts, parts_table(plan, outlook), *cards), "Parts and cards")
+
+
+def _way(forecast: Forecast) -> str:
+    pieces = f"{forecast.micro_batches} micro-batch{'es' * (forecast.micro_batches > 1)}"
+    return f"the sync schedule, {pieces}" if forecast.schedule == SYNC else f"{forecast.in_flight} in flight"
 
 
 def parts_table(plan: Plan, outlook: Outlook) -> Table:

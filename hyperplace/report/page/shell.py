@@ -11,16 +11,19 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-SCRIPTS = ("svg.js", "pace.js", "tables.js", "network.js", "timelines.js", "what_if.js", "page.js")
+SCRIPTS = ("svg.js", "pace.js", "sync_pace.js", "tables.js", "network.js", "timelines.js", "what_if.js", "page.js")
 STYLE = "page.css"
 
 
-def page(title: str, body: str, data: Any = None) -> str:
-    """Return the whole file; `data` is what its script draws."""
-    style, script = _read(STYLE), "".join(map(_read, SCRIPTS))
+def page(
+    title: str, body: str, data: Any = None, *, scripts: tuple[str, ...] = SCRIPTS, is_served: bool = False
+) -> str:
+    """Return the whole file; `data` is what its script draws. One that is served may ask its server for more."""
+    style, script = _read(STYLE), "".join(map(_read, scripts))
+    connect = "connect-src 'self'; " if is_served else ""
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"{connect}base-uri 'none'; form-action 'none'"
     )
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -9,7 +9,7 @@ function drawTimelines(root, data) {
   const said = root.querySelector(".said");
   const choice = root.querySelector("select");
   const batches = [...new Set(timelines.flatMap((one) => one.events.map((event) => event[3])))].sort((a, b) => a - b);
-  for (const batch of batches) choice.append(html("option", { value: batch }, `mini-batch ${batch}`));
+  for (const batch of batches) choice.append(html("option", { value: batch }, `${data.piece} ${batch}`));
   choice.addEventListener("change", () => follow(choice.value === "" ? null : Number(choice.value)));
 
   const scale = (time) => ROW.label + (time - state.start) / (state.end - state.start) * (ROW.width - ROW.label);
@@ -38,7 +38,7 @@ function drawTimelines(root, data) {
     const made = svg("rect", { x, y: part * ROW.height + 3, width, height: ROW.height - 6, fill: isWait ? "none" : kinds[kind].color,
       class: `event${isDim ? " dim" : ""}${isWait ? " wait" : ""}${batch % 2 ? " odd" : ""}`, "data-batch": batch });
     made.addEventListener("mouseenter", () => {
-      said.textContent = `part ${part}, ${kinds[kind].name} of ${line.names[name]}, mini-batch ${batch}: ${duration(length / 1e6)} from ${duration(start / 1e6)}`;
+      said.textContent = `part ${part}, ${kinds[kind].name} of ${line.names[name]}, ${data.piece} ${batch}: ${duration(length / 1e6)} from ${duration(start / 1e6)}`;
     });
     made.addEventListener("click", () => follow(state.batch === batch ? null : batch));
     return made;

@@ -12,7 +12,8 @@ function drawWhatIf(root, data) {
       bandwidth: 2 ** Number(sliders.bandwidth.value),
       latency_s: Number(sliders.latency.value) / 1e3,
       speed: 2 ** Number(sliders.speed.value),
-      in_flight: Number(sliders.in_flight.value),
+      in_flight: Number(sliders.in_flight?.value ?? 1),
+      micro_batches: Number(sliders.micro_batches?.value ?? 1),
     };
   }
 
@@ -23,12 +24,13 @@ function drawWhatIf(root, data) {
       latency: `+${Number(sliders.latency.value)} ms`,
       speed: `${Number(wanted.speed.toPrecision(3))} x`,
       in_flight: String(wanted.in_flight),
+      micro_batches: String(wanted.micro_batches),
     };
     for (const [name, slider] of Object.entries(sliders)) {
       slider.setAttribute("aria-valuetext", words[name]);
       root.querySelector(`output[for="${slider.id}"]`).textContent = words[name];
     }
-    const found = bound(data.pace, wanted);
+    const found = (sliders.micro_batches ? syncBound : bound)(data.pace, wanted);
     told.textContent = `A mini-batch takes ${duration(found.seconds)} at least, ${Number((data.batch / found.seconds).toPrecision(4)).toLocaleString("en")} rows a second. What binds: ${found.binds}.`;
     Object.assign(told.dataset, { seconds: found.seconds, binds: found.binds });
     bars(found);
@@ -36,11 +38,11 @@ function drawWhatIf(root, data) {
 
   function bars(found) {
     const height = 20, most = Math.max(found.seconds, 1e-12);
-    const least = found.candidates.map((one) => one[1]).sort((a, b) => b - a)[MOST_BARS - 1] ?? 0;
-    const shown = found.candidates.filter((one) => one[1] >= least).slice(0, MOST_BARS);
+    const largest = [...found.candidates].sort((a, b) => b[1] - a[1]).slice(0, MOST_BARS);
+    const shown = found.candidates.filter((one) => largest.includes(one));
     chart.setAttribute("viewBox", `0 0 700 ${shown.length * height}`);
     chart.replaceChildren(...shown.flatMap(([name, seconds], place) => [
-      svg("text", { x: 206, y: place * height + 14, class: "end" }, name.length > 34 ? `${name.slice(0, 33)}…` : name),
+      svg("text", { x: 206, y: place * height + 14, class: "end" }, name.length > 28 ? `${name.slice(0, 27)}…` : name),
       svg("rect", { x: 214, y: place * height + 4, width: 380 * seconds / most, height: height - 8, class: name === found.binds ? "binds" : "free" }),
       svg("text", { x: 220 + 380 * seconds / most, y: place * height + 14 }, duration(seconds)),
     ]));

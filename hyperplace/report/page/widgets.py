@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from html import escape
 
 from hyperplace.report.timeline import COLORS, span_line
-from hyperplace.values.forecast import Outlook
+from hyperplace.values.forecast import Forecast, Outlook
+from hyperplace.values.sync_pace import SyncPace
 from hyperplace.values.timeline import WAIT, Timeline
 
 MOST_IN_FLIGHT = 32
@@ -16,6 +17,16 @@ NETWORK_HELP = (
     "are cut, filters go from left to right and rows from top to bottom. Lines are as wide as the bytes that cross "
     "between parts. Click a block to fold or unfold it, a layer to follow its tensors forward and back; with the "
     "keyboard: arrows, Enter, Escape."
+)
+
+ASYNC_HELP = (
+    "The least a mini-batch can take: the slowest part, the fullest card, or the longest loop of work and messages "
+    "over the mini-batches in flight. Queues come on top:"
+)
+SYNC_HELP = (
+    "The least a mini-batch can take with the sync schedule: the slowest part, the fullest card, or the longest chain "
+    "of work and messages through all micro-batches, the update and the new weights. A batch norm sees one "
+    "micro-batch at a time, so several change what it learns. Queues come on top:"
 )
 
 
@@ -39,24 +50,37 @@ def network_markup(num_parts: int, is_against: bool) -> str:
 
 def what_if_markup(outlook: Outlook) -> str:
     """Return the sliders, at what the cluster is."""
-    in_flight = outlook.forecast.in_flight
+    forecast = outlook.forecast
+    is_sync = isinstance(outlook.pace, SyncPace)
     sliders = (
         _slider("bandwidth", "Bandwidth of all cards", -6, 6, 0, "0.01")
         + _slider("latency", "Latency, added", 0, 20, 0, "0.01")
         + _slider("speed", "Speed of all devices", -4, 4, 0, "0.01")
-        + _slider("in_flight", "Mini-batches in flight", 1, max(MOST_IN_FLIGHT, in_flight), in_flight, "1")
+        + (_pieces_slider(forecast) if is_sync else _depth_slider(forecast.in_flight))
     )
-    predicted = 1e3 * outlook.forecast.seconds
+    words = (
+        f"{SYNC_HELP} the simulation of the cluster as it is, {outlook.cluster}, takes {1e3 * forecast.seconds:,.4g} "
+        f"ms in {forecast.micro_batches} micro-batch{'es' * (forecast.micro_batches > 1)}."
+        if is_sync
+        else f"{ASYNC_HELP} the simulation of the cluster as it is, {outlook.cluster}, takes "
+        f"{1e3 * forecast.seconds:,.4g} ms with {forecast.in_flight} in flight."
+    )
     return (
-        '<section id="what-if"><h2>What if</h2><p class="note">The least a mini-batch can take: the slowest part, the '
-        "fullest card, or the longest loop of work and messages over the mini-batches in flight. Queues come on top: "
-        f"the simulation of the cluster as it is, {escape(str(outlook.cluster))}, takes {predicted:,.4g} ms with "
-        f"{in_flight} in flight.</p>"
+        f'<section id="what-if"><h2>What if</h2><p class="note">{escape(words)}</p>'
         f'<div class="needs-script"><div class="sliders">{sliders}</div>{_buttons({"reset": "As it is"})}'
         '<p class="told" role="status"></p>'
         '<svg role="img" aria-label="what every part, card and loop alone would let a mini-batch take"></svg></div>'
         "</section>\n"
     )
+
+
+def _depth_slider(in_flight: int) -> str:
+    return _slider("in_flight", "Mini-batches in flight", 1, max(MOST_IN_FLIGHT, in_flight), in_flight, "1")
+
+
+def _pieces_slider(forecast: Forecast) -> str:
+    most = max(1, min(MOST_IN_FLIGHT, forecast.plan.settings.batch), forecast.micro_batches)
+    return _slider("micro_batches", "Micro-batches", 1, most, forecast.micro_batches, "1")
 
 
 def _slider(name: str, label: str, low: int, high: int, value: int, step: str) -> str:

@@ -41,6 +41,7 @@ from hyperplace.values.loans import Loan, find_loans, updaters
 from hyperplace.values.program import ITEM_BYTES, Message, Output, Program
 
 JOIN_S = 2.0  # for threads that have been told to end
+SLOWEST = 1e6  # bytes a second: whoever still has some to send at this rate does not wait in vain
 ROWS = 4096  # tags of a message: rows are told apart up to here
 DTYPES = tuple(getattr(torch, name) for name in sorted(ITEM_BYTES))
 # A gradient that is none: bits of a NaN that no arithmetic makes, instead of the first bytes of the tensor.
@@ -55,6 +56,14 @@ class Expected:
     shape: tuple[int, ...]
     dtype: torch.dtype
     is_typed: bool = False  # its dtype is not the planned one, and comes before it
+
+
+@dataclass
+class Arrived:
+    """What of all that was sent is no longer under way; one thread writes it."""
+
+    num_messages: int = 0
+    num_bytes: int = 0
 
 
 class Network:
@@ -78,8 +87,11 @@ class Network:
         self._foreseen = -1  # the mini-batch whose update was announced with it
         self._loss_home = processes.home(loss_part(program))
         self._losses: dict[int, Tensor] = {}
+        self._begun = dict.fromkeys(processes.parts, 0)  # bytes that each part has given to gloo: no lock
+        self._arrived = Arrived()
         self._pending: queue.SimpleQueue[tuple[Any, Tensor] | None] = queue.SimpleQueue()
-        self._reaper = threading.Thread(target=_reap, args=(self._pending,), name="hyperplace sends", daemon=True)
+        words = self._pending, self._arrived
+        self._reaper = threading.Thread(target=_reap, args=words, name="hyperplace sends", daemon=True)
         self._reaper.start()
 
     @property
@@ -137,10 +149,10 @@ class Network:
         for loan in self._loans:
             piece = self._program.parts[loan.borrower].weights[loan.copy]
             sizes, dtype = piece.sizes, getattr(torch, piece.dtype)
-            if self._is_here(loan.owner) and not self._is_here(loan.borrower):
-                yield Expected(Key(batch, GRADIENTS, loan.copy, loan.borrower, loan.owner), sizes, dtype)
-            elif self._is_here(loan.borrower) and not self._is_here(loan.owner):
-                yield Expected(Key(self._version, WEIGHTS, loan.copy, loan.owner, loan.borrower), sizes, dtype)
+            if self._is_here(loan.peer) and not self._is_here(loan.borrower):
+                yield Expected(Key(batch, GRADIENTS, loan.copy, loan.borrower, loan.peer), sizes, dtype)
+            elif self._is_here(loan.borrower) and not self._is_here(loan.peer):
+                yield Expected(Key(self._version, WEIGHTS, loan.copy, loan.peer, loan.borrower), sizes, dtype)
         for source in self._norms:
             for target in self._norms:
                 if self._is_here(target) and not self._is_here(source):
@@ -188,6 +200,7 @@ class Network:
         target = self._processes.home(key.target)
         flat = _flat(tensor)
         work = self._tried(target, lambda: self._group.send([flat], target, self._tag(key, is_head)))
+        self._begun[key.source] += flat.numel()
         self._pending.put((work, flat))
 
     def receive(self, key: Key) -> Tensor | None:
@@ -203,12 +216,18 @@ class Network:
         return None if key.way in (BACKWARD, GRADIENTS) and _is_nothing(buffer) else buffer
 
     def waits(self) -> str:
-        """Say what a part here has waited for longer than usual; nothing if none does."""
-        now = time.monotonic()
+        """Say what a part here has waited for longer than usual; nothing if none does.
+
+        A slow network is no reason to give up: while there are bytes to send, others may wait for just these. How many
+        messages have gone is said too, so that whoever compares what all wait for sees whether anything still moves.
+        """
+        under_way = sum(self._begun.values()) - self._arrived.num_bytes
+        begun = time.monotonic() - PATIENCE_S - under_way / SLOWEST
         for key, since in list(self._waits.items()):
-            if now - since > PATIENCE_S:
+            if since < begun:
                 rows = f" of {self._rows[key.batch]} rows" if key.batch in self._rows else ""
-                return f"waits for {key.way} {key.item} from part {key.source}, mini-batch {key.batch}{rows}"
+                what = f"{key.way} {key.item} from part {key.source}, mini-batch {key.batch}{rows}"
+                return f"waits for {what}, with {self._arrived.num_messages} messages sent"
         return ""
 
     def _wait(self, work: Any, key: Key) -> None:
@@ -302,7 +321,7 @@ def _tags(program: Program, loans: tuple[Loan, ...]) -> dict[tuple[str, int | st
     for one in program.messages:
         items += [(FORWARD, one.number, one.source, one.target), (BACKWARD, one.number, one.target, one.source)]
     for loan in loans:
-        items += [(GRADIENTS, loan.copy, loan.borrower, loan.owner), (WEIGHTS, loan.copy, loan.owner, loan.borrower)]
+        items += [(GRADIENTS, loan.copy, loan.borrower, loan.peer), (WEIGHTS, loan.copy, loan.peer, loan.borrower)]
     items += [(way, item, *pair) for way, item in ((NORMS, "norm"), (LOSSES, "loss")) for pair in pairs]
     return {item: number for number, item in enumerate(items)}
 
@@ -322,9 +341,10 @@ def _is_nothing(buffer: Tensor) -> bool:
     return bool(start) and start == NOTHING[: len(start)]
 
 
-def _reap(pending: "queue.SimpleQueue[tuple[Any, Tensor] | None]") -> None:
+def _reap(pending: "queue.SimpleQueue[tuple[Any, Tensor] | None]", arrived: Arrived) -> None:
     """Keep what is being sent until it has arrived."""
     while (one := pending.get()) is not None:
         with suppress(RuntimeError):  # the connection is gone; whoever waits for an answer says so
             one[0].wait()
+        arrived.num_messages, arrived.num_bytes = arrived.num_messages + 1, arrived.num_bytes + one[1].numel()
         del one  # or the last tensor would be kept until there is another

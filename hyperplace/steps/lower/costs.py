@@ -6,9 +6,9 @@ from hyperplace.steps.lower.norms import norm_calls
 from hyperplace.steps.lower.steps import Stage, Step
 from hyperplace.values.graph import Graph, Layer
 from hyperplace.values.plan import Plan
-from hyperplace.values.profile import Profile, Work, size_and_unit
+from hyperplace.values.profile import Profile, Work, cost_of_rows, size_and_unit
 from hyperplace.values.program import Copy, Piece
-from hyperplace.values.ranges import count
+from hyperplace.values.ranges import Range, count
 
 # What a weight costs beside its update, in updates. Those are timed as SGD with momentum, which goes over it three
 # times; to add a gradient is to go over it once more. What is written to new memory goes over it once too, but the
@@ -25,6 +25,7 @@ class Costs:
         self._cells: dict[str, Work] = {}  # of all cells of a layer
         self._kernels: dict[str, Work] = {}  # of all its kernels, where these are weighed apart
         self._tails: dict[str, Work] = {}  # what of its cells comes after the anchor, as far as that is known
+        self._halves: dict[str, float] = {}  # what half the rows of a layer cost, as a share, where that is known
         for layer, planned in zip(graph.layers, plan.layers, strict=True):
             if profile is None:
                 cells, kernels = planned.work, planned.kernel_work
@@ -33,6 +34,7 @@ class Costs:
                 self._tails[layer.name] = Work()
             else:
                 cost = profile[layer.name]
+                self._halves[layer.name] = cost.half_rows
                 self._tails[layer.name] = cost.tail * layer.num_filters
                 is_fine = bool(planned.kernel_work.total)
                 self._cells[layer.name] = (cost.tail if is_fine else cost.filter) * layer.num_filters
@@ -45,6 +47,17 @@ class Costs:
     def passes(self, steps: tuple[Step, ...]) -> Work:
         """Return the work of steps, forward and backward."""
         return sum(map(self._of_step, steps), Work())
+
+    def half_rows(self, steps: tuple[Step, ...]) -> float:
+        """Return what some steps cost with half of the rows they have, as a share of what they cost."""
+        works = [(self._of_step(step).total, step) for step in steps if step.layer in self._halves]
+        total = sum(work for work, _ in works)
+        return round(sum(work * self._halved(step) for work, step in works) / total, 4) if total else 0.5
+
+    def _halved(self, step: Step) -> float:
+        rows = [tile.rows for tile in step.tiles] + [shard.rows for shard in step.shards]
+        half, share = self._halves[step.layer], max(map(_size, rows), default=self._batch) / self._batch
+        return cost_of_rows(half, share / 2) / cost_of_rows(half, share)
 
     def _of_step(self, step: Step) -> Work:
         if step.stage in (Stage.INPUT, Stage.TOTAL, Stage.OUTPUT):
@@ -65,8 +78,10 @@ class Costs:
         return work * self._share(layer, step)
 
     def _share(self, layer: Layer, step: Step) -> float:
-        cells = sum(count(tile.filters) * count((tile.rows,)) for tile in step.tiles)
-        return cells / (layer.num_filters * self._batch)
+        """Return the share of a layer's work that a step does: that of its filters, with as many rows as it has."""
+        half = self._halves.get(layer.name, 0.5)
+        cells = [count(tile.filters) * cost_of_rows(half, _size(tile.rows) / self._batch) for tile in step.tiles]
+        return sum(cells) / layer.num_filters
 
     def update(self, layer: str, piece: Piece, num_borrowers: float = 0.0) -> float:
         """Return the work of updating a piece of a layer's parameters, of which so many other parts have copies.
@@ -123,3 +138,7 @@ class Costs:
 
 def _kernels(layer: Layer) -> int:
     return layer.num_filters * max(1, layer.operands[0].num_channels // layer.groups)
+
+
+def _size(rows: Range) -> int:
+    return rows[1] - rows[0]

@@ -62,6 +62,7 @@ class PartWriter:
             forward=self._costs.rounded(work.forward + joining),
             backward=self._costs.rounded(work.backward),
             update=self._costs.rounded(sum(updates)),
+            half_rows=self._costs.half_rows(run.steps),
             saved_bytes=self._costs.saved_bytes(run.steps),
             kept_bytes=self._costs.kept_bytes(run.steps, run.keeps),
             largest_bytes=self._costs.largest_bytes(run.steps),

@@ -66,10 +66,17 @@ class Pieces:
         name, index = parameter.name, _index(parameter, cuts)
         if (name, index) not in self.of:
             words = (name, parameter.shape, index, parameter.dtype)
-            piece = Piece(*words) if owner is None else Copy(*words, owner=owner)
+            piece = (
+                Piece(*words) if owner is None else Copy(*words, owner=owner, via=self._via(layer, parameter, owner))
+            )
             self.of[name, index] = Entry(self._attribute(name, index), layer.name, parameter, piece)
         self.used.add(self.of[name, index].attribute)
         return self.of[name, index]
+
+    def _via(self, layer: Layer, parameter: Parameter, owner: int) -> int | None:
+        """Return by which other part a copy is exchanged; None where it is not, or with its owner."""
+        has_route = parameter.trained and self.has_copies(layer) and parameter.name not in self.tied
+        return self.sharings[layer.name].via(self.part, owner) if has_route else None
 
     def _attribute(self, name: str, index: str) -> str:
         """Return the parameter's own name, with the slice where the part has several of it."""

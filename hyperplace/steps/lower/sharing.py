@@ -35,6 +35,14 @@ class Sharing:
         owned = without(self.filters(part), union([filters for _, filters in copies]))
         return (*([(part, owned)] if owned else []), *copies)
 
+    def via(self, part: int, owner: int) -> int | None:
+        """Return by which other part a part exchanges its copies of an owner's weights; None for the owner itself."""
+        return self._via.get((part, owner))
+
+    @cached_property
+    def _via(self) -> dict[tuple[int, int], int | None]:
+        return {(replica.part, replica.owner): replica.via for replica in self.replicas}
+
     def owned(self, part: int) -> Ranges:
         """Return the filters whose weights a part owns."""
         return next((filters for owner, filters in self.groups(part) if owner == part), ())

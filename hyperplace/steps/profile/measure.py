@@ -90,19 +90,27 @@ class _Bench:
     def timing(self, layer: Layer, rows: int) -> tuple[Timing, str]:
         """Return the layer's seconds with so many rows, and a note where its slices could not be run."""
         anchor, tail = self._time(anchor_piece(self._graph, layer, rows)), tail_piece(self._graph, layer, rows)
+        passes = self._time(tail).passes_s if tail else Work()
         filters_s, filters_note = self._slice_s(layer, rows, half_filters(layer))
         channels_s, channels_note = self._slice_s(layer, rows, half_channels(layer))
         timing = Timing(
             rows=rows,
             repeats=anchor.repeats,
             anchor_s=anchor.passes_s,
-            tail_s=self._time(tail).passes_s if tail else Work(),
+            tail_s=passes,
             update_s=self._update_s(tuple(p.shape for p in layer.parameters if p.trained)),
             half_filters_s=filters_s,
             half_channels_s=channels_s,
+            half_rows_s=self._half_rows_s(layer, rows),
             spread=anchor.spread,
         )
         return timing, filters_note or channels_note
+
+    def _half_rows_s(self, layer: Layer, rows: int) -> Work:
+        if rows < 2 or layer.rule is Rule.WHOLE:
+            return Work()
+        pieces = anchor_piece(self._graph, layer, rows // 2), tail_piece(self._graph, layer, rows // 2)
+        return sum((self._time(piece).passes_s for piece in pieces if piece), Work())
 
     def _slice_s(self, layer: Layer, rows: int, slice_: Slice | None) -> tuple[Work, str]:
         if slice_ is None:

@@ -28,10 +28,12 @@ def measured_cost(layer: Layer, timing: Timing, batch: int, note: str = "") -> L
     and in half of it, and a kernel the mean over the whole, half the filters and half the channels; each pass has its
     own mean. The tail and the update are shared out evenly. Passes grow with the batch, the update does not.
     """
-    scale, filters, anchor = batch / timing.rows * 1e6, layer.num_filters, timing.anchor_s
+    times, half_rows = grown(timing, batch)
+    scale, filters, anchor = 1e6 * times, layer.num_filters, timing.anchor_s
     tail, update = timing.tail_s * scale / filters, Work(update=timing.update_s * 1e6)
     if not layer.sums_channels:
-        return LayerCost(layer.name, (anchor * scale + update) / filters + tail, Work(), tail, timing, note)
+        one_filter = (anchor * scale + update) / filters + tail
+        return LayerCost(layer.name, one_filter, Work(), tail, timing, note, half_rows)
     whole, fewer_filters, fewer_channels = whole_slice(layer), half_filters(layer), half_channels(layer)
     per_filter, per_kernel = [anchor / filters], [anchor / whole.kernels]
     if fewer_filters and timing.half_filters_s.total:
@@ -41,7 +43,24 @@ def measured_cost(layer: Layer, timing: Timing, batch: int, note: str = "") -> L
         per_kernel.append(timing.half_channels_s / fewer_channels.kernels)
     one_filter = _mean(per_filter) * scale + tail + update / filters
     one_kernel = _mean(per_kernel) * scale + update / whole.kernels
-    return LayerCost(layer.name, one_filter, one_kernel, tail, timing, note)
+    return LayerCost(layer.name, one_filter, one_kernel, tail, timing, note, half_rows)
+
+
+def grown(timing: Timing, batch: int) -> tuple[float, float]:
+    """Return how many times as long as the rows that were run a batch takes, and what half of its rows cost of that.
+
+    Of a batch of more rows, seconds are taken to be fixed + rows * each, which two numbers of rows tell: with t for all
+    rows that were run and h for half of them, fixed = 2 h - t; nothing where half the rows take half as long.
+    """
+    rows, fewer = timing.rows, timing.rows // 2
+    whole, half = (timing.anchor_s + timing.tail_s).total, timing.half_rows_s.total
+    if not whole or not half:
+        return batch / rows, 0.5
+    if rows == batch:
+        return 1.0, half / whole
+    fixed = min(max((rows * half - fewer * whole) / (rows - fewer) / whole, 0.0), 1.0)
+    times = fixed + (1 - fixed) * batch / rows
+    return times, (fixed + (times - fixed) / 2) / times
 
 
 def _mean(works: list[Work]) -> Work:

@@ -20,11 +20,11 @@ from math import ceil, inf
 from random import Random
 
 from hyperplace.values.cluster import Cluster
-from hyperplace.values.derived.actions import Needs, Node, durations, needs_of, parcels_of
+from hyperplace.values.derived.actions import Needs, Node, durations, needs_of, parcels_of, publisher_of
 from hyperplace.values.derived.traffic import Card, card_seconds, lags_of, seconds
-from hyperplace.values.loans import loans_of, users_of
+from hyperplace.values.loans import Loan, loans_of, users_of
 from hyperplace.values.program import Program
-from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, UPDATE, Action, Schedule
+from hyperplace.values.schedule import BACKWARD, FORWARD, UPDATE, Action, Schedule
 
 GROWTH = 1.03  # of the period, from try to try
 SLACKS = (0.3, 0.1, 0.0)  # of the period: how long a message may take before somebody waits; the most that fits is used
@@ -34,6 +34,7 @@ FREELY = 0.4  # how often a try takes another gap than the first
 TOLERANCE = 1e-9  # of the period, for sums that round; far below the least work
 
 Span = tuple[float, float]  # begin and end
+Weight = tuple[int, str]  # its owner and attribute
 Spans = dict[Node, Span]  # of every action, on one mini-batch's time line
 
 
@@ -61,8 +62,9 @@ def schedule(
     depth = max((action.offset for row in actions for action in row), default=0)
     loans = () if is_sync else loans_of(program)
     most = max(in_flight, depth + 1) if cluster else depth + 1  # without, nothing is known of what takes longer
+    publishers = _publishers(loans)
     delays = {
-        weight: _delay(problem, spans, period, weight[0], users, most=most)
+        weight: _delay(problem, spans, period, [(publishers[weight, part], (part, s)) for part, s in users], most=most)
         for weight, users in users_of(program.parts, loans).items()
     }
     return Schedule(actions, delays)
@@ -109,14 +111,27 @@ def _latency(starts: dict[Node, float]) -> float:
     return max(starts.values(), default=0.0)
 
 
+def _publishers(loans: Iterable[Loan]) -> dict[tuple[Weight, int], set[Node]]:
+    """Return by which actions new values of a weight come to every part: of several slices several."""
+    found: dict[tuple[Weight, int], set[Node]] = defaultdict(set)
+    for loan in loans:
+        weight = loan.owner, loan.lent
+        found[weight, loan.owner] = {(loan.owner, UPDATE, 0)}
+        found[weight, loan.borrower].add(publisher_of(loan))
+    return found
+
+
 def _delay(
-    problem: _Problem, spans: Spans, period: float, owner: int, users: Iterable[tuple[int, int]], *, most: int
+    problem: _Problem, spans: Spans, period: float, users: Iterable[tuple[set[Node], tuple[int, int]]], *, most: int
 ) -> int:
-    """Return after how many ticks an owner's update has reached every user, a part's segment, when it runs forward."""
-    update = owner, UPDATE, 0
+    """Return after how many ticks an update has reached every user, a part's segment, when it runs forward.
+
+    Each comes with the actions that bring it there.
+    """
     late = [
-        spans[update][1] + problem.lags.get((update, (part, FORWARD, segment)), 0.0) - spans[part, FORWARD, segment][0]
-        for part, segment in users
+        spans[node][1] + problem.lags.get((node, (part, FORWARD, segment)), 0.0) - spans[part, FORWARD, segment][0]
+        for nodes, (part, segment) in users
+        for node in nodes
     ]
     # An update that ends just after its last tick still begins in it, so nobody waits in a circle for it.
     return min(max(1, ceil(max(late) / period - TOLERANCE)), most)
@@ -128,7 +143,7 @@ def _topological(needs: Needs) -> list[Node]:
     done: set[Node] = set()
     todo = sorted((n for n in needs if n[1] == FORWARD), key=lambda n: (n[2], n[0]))
     todo += sorted((n for n in needs if n[1] == BACKWARD), key=lambda n: (-n[2], n[0]))
-    todo += sorted(n for n in needs if n[1] in (NORM, UPDATE))
+    todo += sorted(n for n in needs if n[1] not in (FORWARD, BACKWARD))
     while todo:
         ready = [n for n in todo if needs[n] <= done]
         assert ready, "segments wait for each other in a circle"

@@ -76,6 +76,13 @@ class _Moments:
     def __init__(self, program: Program, spans: Spans, rows: int, posted: Collection[int]) -> None:
         self._program, self._spans, self._rows = program, spans, rows
         self._batches = sorted({batch for batch, _ in spans})
+        self._senders = {
+            give.message: (p, s)  # of every message
+            for p, part in enumerate(program.parts)
+            for s, segment in enumerate(part.segments)
+            for give in segment.gives
+            if isinstance(give, Send)
+        }
         self._taken = [
             {number: first for number, first in part.first_takers.items() if number not in posted}
             for part in program.parts
@@ -114,23 +121,15 @@ class _Moments:
         """Yield every message to a part, from when it is sent until it is taken; gradients that come back too."""
         for batch in self._batches:
             for number, first in self._taken[p].items():
-                source = self._sender(number)
-                yield self._end(batch, (*source[:1], FORWARD, source[1])), self._bytes(number)
+                source, segment = self._senders[number]
+                yield self._end(batch, (source, FORWARD, segment)), self._bytes(number)
                 yield self._begin(batch, (p, FORWARD, first)), -self._bytes(number)
             for message in self._program.messages:
                 if message.source == p and message.learns and message.number in self._taken[message.target]:
                     first = self._taken[message.target][message.number]
                     yield self._end(batch, (message.target, BACKWARD, first)), self._bytes(message.number)
-                    yield (
-                        self._begin(batch, (p, BACKWARD, self._sender(message.number)[1])),
-                        -self._bytes(message.number),
-                    )
+                    sender = self._senders[message.number][1]
+                    yield self._begin(batch, (p, BACKWARD, sender)), -self._bytes(message.number)
 
     def _bytes(self, number: int) -> int:
         return self._program.messages[number].num_bytes(self._rows, self._program.batch)
-
-    def _sender(self, number: int) -> tuple[int, int]:
-        """Return the part and segment that send a message."""
-        p = self._program.messages[number].source
-        segments = self._program.parts[p].segments
-        return p, next(s for s, one in enumerate(segments) if Send(number) in one.gives)

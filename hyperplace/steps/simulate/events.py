@@ -106,7 +106,7 @@ def _leave(wiring: Wiring, state: State, events: Any, parcel: int, batch: int, n
     end = begin + num_bytes / wiring.hosts[home, 0]
     state.queues[home, 0] = end
     state.cards[home, 0] = max(state.cards[home, 0], 0.0) + (end - begin)
-    _occupy(state, source, num_bytes * wiring.hosts[home, 3], now)
+    _occupy(state, source, num_bytes * wiring.hosts[home, 3] + wiring.hosts[home, 5], now)
     _at(state, events, begin + latency, _ENTER, parcel, batch, end + latency)
 
 
@@ -125,7 +125,8 @@ def _enter(wiring: Wiring, state: State, events: Any, parcel: int, batch: int, s
 def _arrive(wiring: Wiring, state: State, events: Any, parcel: int, batch: int, now: float) -> None:
     target = wiring.target[parcel]
     if wiring.way[parcel] == BY_CARDS:
-        _occupy(state, target, wiring.num_bytes[parcel] * wiring.hosts[wiring.home[target], 4], now)
+        home = wiring.home[target]
+        _occupy(state, target, wiring.num_bytes[parcel] * wiring.hosts[home, 4] + wiring.hosts[home, 5], now)
     if wiring.later[parcel] == NOBODY:
         return
     for number in range(wiring.takers_at[parcel], wiring.takers_at[parcel + 1]):

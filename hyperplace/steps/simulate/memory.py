@@ -1,6 +1,6 @@
 """What every part needs of memory: Program + Schedule -> the bytes of each at its peak."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from hyperplace.errors import UsageError
 from hyperplace.steps.simulate.dry_run import dry_run
@@ -38,7 +38,7 @@ def memory(
             gradients=_bytes(part.weights),
             optimizer=OPTIMIZER_STATES[optimizer] * _bytes(part.owned),
             stashed=_stashed(p, part, schedule, loans, live=1 if micro_batches else run.live[p]),
-            activations=run.saved_bytes[p],
+            activations=run.saved_bytes[p] + _joined(part, run.live[p]),
             messages=run.waiting_bytes[p]
             + depth * _passes(program, p, posted, rows)
             + (1 if micro_batches else depth) * _updates(program, p, loans, cluster),
@@ -68,6 +68,28 @@ def _adding(p: int, part: PartProgram, loans: Collection[Loan]) -> int:
     return sum(part.weights[name].num_bytes for name in shared) + max(own, default=0)
 
 
+def _joined(part: PartProgram, live: int) -> int:
+    """Return what weights take that are put together from pieces of several owners, and the gradient of one of them.
+
+    Every mini-batch under way keeps its own for the backward pass; a segment that is recomputed has them while it runs.
+    """
+    kept, again, largest = 0, 0, 0
+    for number, segment in enumerate(part.segments):
+        sizes = _joined_bytes(part.weights[name] for name in part.weights_of(number))
+        kept += 0 if segment.recomputes else sum(sizes)
+        again = max(again, sum(sizes) if segment.recomputes else 0)
+        largest = max(largest, *sizes, 0)
+    return live * kept + again + largest
+
+
+def _joined_bytes(pieces: Iterable[Piece]) -> list[int]:
+    """Return the bytes of every parameter of which there are several pieces."""
+    sizes: dict[str, list[int]] = {}
+    for piece in pieces:
+        sizes.setdefault(piece.name, []).append(piece.num_bytes)
+    return [sum(some) for some in sizes.values() if len(some) > 1]
+
+
 def _is_far(cluster: Cluster | None, source: int, target: int) -> bool:
     return cluster is not None and cluster.home[source] != cluster.home[target]
 
@@ -76,12 +98,16 @@ def _stashed(p: int, part: PartProgram, schedule: Schedule, loans: Collection[Lo
     """Return what versions of weights beside the newest take.
 
     Every mini-batch in flight but the oldest may see an older one. Weights that others have copies of are seen as
-    snapshots, of which there is one at least, and newer ones wait until a mini-batch wants them.
+    snapshots, of which there is one at least, and newer ones wait until a mini-batch wants them. So do those that a
+    part has passed on to others.
     """
     lent = {loan.lent for loan in loans if loan.owner == p}
     versions = {
         name: 1 + schedule.delays.get((p, name), 0) if name in lent else max(0, live - 1) for name in part.weights
     }
+    for loan in loans:
+        if loan.is_relay and loan.borrower == p:
+            versions[loan.copy] += schedule.delays.get((loan.owner, loan.lent), 0)
     return sum(count * part.weights[name].num_bytes for name, count in versions.items())
 
 
@@ -94,5 +120,5 @@ def _passes(program: Program, p: int, posted: Collection[int], rows: int) -> int
 
 def _updates(program: Program, p: int, loans: Collection[Loan], cluster: Cluster | None) -> int:
     """Return what other hosts send a part for an update: gradients of what it lends, new values of what it borrows."""
-    far = [loan for loan in loans if p in (loan.owner, loan.borrower) and _is_far(cluster, loan.owner, loan.borrower)]
+    far = [loan for loan in loans if p in (loan.peer, loan.borrower) and _is_far(cluster, loan.peer, loan.borrower)]
     return sum(program.parts[loan.borrower].weights[loan.copy].num_bytes for loan in far)

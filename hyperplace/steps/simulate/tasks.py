@@ -7,9 +7,9 @@ from hyperplace.errors import UsageError
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.derived.actions import Needs, Node, Parcel, durations, needs_of, parcels_of
 from hyperplace.values.derived.traffic import seconds
-from hyperplace.values.loans import loans_of, users_of
+from hyperplace.values.loans import loans_of, relays, users_of
 from hyperplace.values.program import Program
-from hyperplace.values.schedule import FORWARD, NORM, UPDATE, Schedule
+from hyperplace.values.schedule import FORWARD, NORM, PASS, RELAY, UPDATE, Schedule
 
 ROUNDS = 8  # of as many mini-batches as there can be in flight, between filling the pipe and letting it run dry
 
@@ -62,14 +62,16 @@ def iteration_of(program: Program, schedule: Schedule, micro_batches: int, clust
     """Return what is done for the micro-batches of one mini-batch and for the update that follows them."""
     needs = needs_of(program, is_sync=True)
     check_complete(program, schedule, needs)
-    updates = {(p, UPDATE, 0) for p, part in enumerate(program.parts) if part.owned}
-    nodes: Needs = needs | {node: set() for node in updates}
+    last = [(p, UPDATE, 0) for p, part in enumerate(program.parts) if part.owned]
+    relaying = relays(loans_of(program))
+    last = [*((p, RELAY, 0) for p in relaying), *last, *((p, PASS, 0) for p in relaying)]
+    nodes: Needs = needs | {node: set() for node in last}
     share = 1 / micro_batches
     parcels = parcels_of(program, gives_early=micro_batches == 1, share=share)
     work = seconds(program, durations(program, nodes, share=share), cluster)
     todo = [list(_todo(schedule, p, micro_batches)) for p in range(len(program.parts))]
     for p, some in enumerate(todo):
-        some += [(micro_batches - 1, node) for node in updates if node[0] == p]
+        some += [(micro_batches - 1, node) for node in last if node[0] == p]
     return Tasks(nodes, work, parcels, todo, adds_up=micro_batches)
 
 

@@ -10,7 +10,7 @@ from hyperplace.steps.simulate.tasks import Tasks
 from hyperplace.values.arrays import Floats, Ints
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.derived.actions import Node, Parcel
-from hyperplace.values.schedule import NORM, UPDATE
+from hyperplace.values.schedule import NORM, RELAY, UPDATE
 
 AT_ONCE, INSIDE, BY_CARDS = 0, 1, 2  # how a parcel goes: without a network, within a host, from host to host
 NOBODY = -1  # whose mini-batch new weights are for, if it is beyond what is simulated
@@ -39,7 +39,7 @@ class Wiring(NamedTuple):
     num_bytes: Floats
     inside_s: Floats
     home: Ints  # of every part
-    hosts: Floats  # [host]: out_rate, in_rate, latency_s, send_s_per_byte, receive_s_per_byte
+    hosts: Floats  # [host]: out_rate, in_rate, latency_s, send_s_per_byte, receive_s_per_byte, message_s
     adds_up: int
 
 
@@ -77,7 +77,7 @@ def wired(tasks: Tasks, cluster: Cluster | None) -> Wiring:
         followers_at=_offsets([followers[node] for node in number_of]),
         parcels_at=_offsets([makers[node] for node in number_of]),
         left=np.array([parcel.left for parcel in parcels], np.float64),
-        is_gradient=_ints(parcel.takers[0][1] in (UPDATE, NORM) for parcel in parcels),
+        is_gradient=_ints(parcel.takers[0][1] in (UPDATE, NORM, RELAY) for parcel in parcels),
         way=_ints(_way(parcel, cluster) for parcel in parcels),
         source=_ints(parcel.maker[0] for parcel in parcels),
         target=_ints(parcel.takers[0][0] for parcel in parcels),
@@ -112,7 +112,7 @@ def _followers(tasks: Tasks) -> dict[Node, list[tuple[Node, int]]]:
 
 
 def _way(parcel: Parcel, cluster: Cluster | None) -> int:
-    if cluster is None:
+    if cluster is None or parcel.maker[0] == parcel.takers[0][0]:
         return AT_ONCE
     return INSIDE if cluster.home[parcel.maker[0]] == cluster.home[parcel.takers[0][0]] else BY_CARDS
 
@@ -125,10 +125,10 @@ def _inside_s(parcel: Parcel, cluster: Cluster | None) -> float:
 
 def _hosts(cluster: Cluster | None) -> Any:
     rows = [
-        (host.out_rate, host.in_rate, host.latency_s, host.send_s_per_byte, host.receive_s_per_byte)
-        for host in (cluster.hosts if cluster else ())
+        (one.out_rate, one.in_rate, one.latency_s, one.send_s_per_byte, one.receive_s_per_byte, one.message_s)
+        for one in (cluster.hosts if cluster else ())
     ]
-    return np.array(rows, np.float64).reshape(-1, 5)
+    return np.array(rows, np.float64).reshape(-1, 6)
 
 
 def state_before(tasks: Tasks, cluster: Cluster | None) -> State:

@@ -1,11 +1,12 @@
 """What parts do for a mini-batch, as a graph: actions, what each must wait for, and the bytes that go between them."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from hyperplace.values.loans import Loan, borrowers, loans_of, updaters
-from hyperplace.values.program import Keep, Program, Receive, Send
-from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, UPDATE
+from hyperplace.values.loans import Loan, borrowers, loans_of, relays, updaters
+from hyperplace.values.profile import cost_of_rows
+from hyperplace.values.program import Keep, PartProgram, Program, Receive, Send
+from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, PASS, RELAY, UPDATE
 
 LEAST_SHARE = 1e-6  # of all work, for segments that only pass something on: starts must differ
 
@@ -15,7 +16,7 @@ Needs = dict[Node, set[Node]]  # what every action of a mini-batch must wait for
 
 @dataclass(frozen=True)
 class Parcel:
-    """Bytes that one part's action sends and actions of another part wait for.
+    """Bytes that one part's action sends and actions of another part wait for; or of its own, which has them at once.
 
     `left` is how much of the maker's work is still to be done when it goes, as a share. Who takes new weights is of a
     later mini-batch.
@@ -37,16 +38,22 @@ def durations(
     """
     work: dict[Node, float] = {}
     updates = {node[0] for node in nodes if node[1] == UPDATE}
-    least = max(1.0, LEAST_SHARE * program.total_work)
+    least = least_work(program)
     for p, part in enumerate(program.parts):
         for s, segment in enumerate(part.segments):
             late = part.update if s == 0 and p not in updates else 0.0
             again = segment.forward if recomputes and segment.recomputes else 0.0
-            work[p, FORWARD, s] = max(segment.forward * share, least)
-            work[p, BACKWARD, s] = max((again + segment.backward) * share + late, least)
+            cost = cost_of_rows(segment.half_rows, share)
+            work[p, FORWARD, s] = max(segment.forward * cost, least)
+            work[p, BACKWARD, s] = max((again + segment.backward) * cost + late, least)
         work |= {node: max(part.update, least) for node in nodes if node[:2] == (p, UPDATE)}
-        work |= {node: least for node in nodes if node[:2] == (p, NORM)}
+        work |= {node: least for node in nodes if node[0] == p and node[1] in (NORM, RELAY, PASS)}
     return work
+
+
+def least_work(program: Program) -> float:
+    """Return what any action takes at least."""
+    return max(1.0, LEAST_SHARE * program.total_work)
 
 
 def needs_of(program: Program, *, is_sync: bool = False, clips: bool = False) -> Needs:
@@ -82,14 +89,35 @@ def _connect(needs: Needs, maker: Node, taker: Node) -> None:
 
 
 def _add_updates(needs: Needs, program: Program, *, clips: bool) -> None:
-    """Let parts that lend update once all gradients are there; with clipping, all parts once all norms are told."""
+    """Let parts that lend update once all gradients are there; with clipping, all parts once all norms are told.
+
+    Relays add gradients up before, and pass new weights on after. They too update in an action of their own, between
+    the two: where all parts write together, whoever did so sooner or later would wait for those that wait for it.
+    """
     loans = loans_of(program)
     lenders = updaters(program.parts, loans) if clips else borrowers(loans)
     for p, others in lenders.items():
-        backward = {(q, BACKWARD, s) for q in (p, *others) for s in range(len(program.parts[q].segments))}
-        needs[p, NORM if clips else UPDATE, 0] = backward
+        needs[p, NORM if clips else UPDATE, 0] = _backwards(program, (p, *others))
         if clips:
             needs[p, UPDATE, 0] = {(q, NORM, 0) for q in lenders}
+    for p, others in relays(loans).items():
+        needs[p, RELAY, 0] = _backwards(program, (p, *others))
+        needs.setdefault((p, UPDATE, 0), _backwards(program, (p,))).add((p, RELAY, 0))
+        needs[p, PASS, 0] = {(p, UPDATE, 0)}
+    for loan in loans:
+        if loan.is_relay:
+            needs[loan.owner, NORM if clips else UPDATE, 0].add((loan.borrower, RELAY, 0))
+            needs[loan.borrower, PASS, 0].add((loan.owner, UPDATE, 0))
+
+
+def _backwards(program: Program, parts: Iterable[int]) -> set[Node]:
+    return {(q, BACKWARD, s) for q in parts for s in range(len(program.parts[q].segments))}
+
+
+def publisher_of(loan: Loan) -> Node:
+    """Return the action after which a borrower has new values, or has them sent to it."""
+    relay = loan.borrower if loan.is_relay else loan.via
+    return (loan.owner, UPDATE, 0) if relay is None else (relay, PASS, 0)
 
 
 def parcels_of(
@@ -101,9 +129,20 @@ def parcels_of(
     is unless micro-batches add them up first.
     """
     found = list(_messages(program, max(1, round(program.batch * share))))
+    left = [_left(part) if gives_early else {} for part in program.parts]
     for loan in loans_of(program) if lends else ():
-        found += _lent(program, loan, clips=clips, gives_early=gives_early)
+        found += _lent(program, loan, left[loan.borrower].get(loan.copy, 0.0), clips=clips)
     return found
+
+
+def _left(part: PartProgram) -> dict[str, float]:
+    """Return how much of a backward pass is left when the gradient of a weight is there.
+
+    Layers run backward from the last to the first, and are taken to be equally long.
+    """
+    names = [part.weights_of(segment) for segment in range(len(part.segments))]
+    places = [{name: place / len(some) for place, name in enumerate(some)} for some in names]
+    return {name: places[segments[0]][name] for name, segments in part.users.items() if segments}
 
 
 def _messages(program: Program, rows: int) -> Iterator[Parcel]:
@@ -114,27 +153,33 @@ def _messages(program: Program, rows: int) -> Iterator[Parcel]:
         for give in segment.gives
         if isinstance(give, Send)
     }
+    takers_of: dict[int, list[int]] = {message.number: [] for message in program.messages}
+    for part in program.parts:
+        for s, segment in enumerate(part.segments):
+            for number in dict.fromkeys(take.message for take in segment.takes if isinstance(take, Receive)):
+                takers_of[number].append(s)
     for message in program.messages:
         target, (source, sender) = message.target, senders[message.number]
-        segments = program.parts[target].segments
-        takers = [s for s, segment in enumerate(segments) if Receive(message.number) in segment.takes]
+        takers = takers_of[message.number]
         num_bytes = message.num_bytes(rows, program.batch)
         yield Parcel((source, FORWARD, sender), tuple((target, FORWARD, s) for s in takers), num_bytes)
         if message.learns:
             yield Parcel((target, BACKWARD, takers[0]), ((source, BACKWARD, sender),), num_bytes)
 
 
-def _lent(program: Program, loan: Loan, *, clips: bool, gives_early: bool) -> Iterator[Parcel]:
-    """Yield a copy's gradient and its new value."""
+def _lent(program: Program, loan: Loan, left: float, *, clips: bool) -> Iterator[Parcel]:
+    """Yield a copy's gradient and its new value; those of a relay wait there for the gradients of others."""
     part = program.parts[loan.borrower]
-    users = [s for s in range(len(part.segments)) if loan.copy in part.weights_of(s)]
-    num_bytes, owner = part.weights[loan.copy].num_bytes, (loan.owner, UPDATE, 0)
+    users = part.users[loan.copy]
+    num_bytes, update = part.weights[loan.copy].num_bytes, (loan.owner, UPDATE, 0)
     if not users:
         return
-    names = part.weights_of(users[0])
-    # Layers run backward from the last to the first, and are taken to be equally long.
-    left = names.index(loan.copy) / len(names) if gives_early else 0.0
-    taker = (loan.owner, NORM, 0) if clips else owner
-    yield Parcel((loan.borrower, BACKWARD, users[0]), (taker,), num_bytes, left)
+    owner = (loan.owner, NORM, 0) if clips else update
+    backward, taker = (loan.borrower, BACKWARD, users[0]), owner if loan.via is None else (loan.via, RELAY, 0)
+    if loan.is_relay:
+        yield Parcel((loan.borrower, RELAY, 0), (owner,), num_bytes)
+        yield Parcel(update, ((loan.borrower, PASS, 0),), num_bytes)
+    else:
+        yield Parcel(backward, (taker,), num_bytes, left)
     takers = tuple((loan.borrower, FORWARD, s) for s in users)
-    yield Parcel(owner, takers, num_bytes, weight=(loan.owner, loan.lent))
+    yield Parcel(publisher_of(loan), takers, num_bytes, weight=(loan.owner, loan.lent))

@@ -8,6 +8,7 @@ from hyperplace.errors import HyperplaceError
 from hyperplace.values.derived.messages import reductions, transfers
 from hyperplace.values.derived.metrics import metrics
 from hyperplace.values.derived.replicas import replicas, tied_replicas
+from hyperplace.values.derived.routes import routed
 from hyperplace.values.derived.shards import arranged
 from hyperplace.values.derived.sound import fact_faults, kernel_faults, owner_faults
 from hyperplace.values.faults import first_of
@@ -31,7 +32,7 @@ def derived(plan: Plan) -> Plan:
         layers=layers,
         transfers=transfers(layers, plan.settings),
         reductions=reductions(layers, plan.settings),
-        replicas=(*replicas(layers, plan.replicas), *tied_replicas(layers)),
+        replicas=(*routed(replicas(layers, plan.replicas), plan.settings.hosts), *tied_replicas(layers)),
     )
     return replace(found, metrics=metrics(found))
 

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 
 from hyperplace.values.cluster import Cluster
-from hyperplace.values.derived.actions import Node, Parcel, durations, needs_of, parcels_of
+from hyperplace.values.derived.actions import Node, Parcel, durations, least_work, needs_of, parcels_of
 from hyperplace.values.derived.traffic import card_seconds, seconds
 from hyperplace.values.pace import CardLoad, Link, Pace, Route
 from hyperplace.values.prediction import WAYS
 from hyperplace.values.program import Program
+from hyperplace.values.schedule import UPDATE, Schedule
+from hyperplace.values.sync_pace import SyncPace
 
 Pair = tuple[int, int]  # of hosts
 
@@ -31,10 +33,44 @@ def pace_of(program: Program, cluster: Cluster) -> Pace:
         routes=tuple(routes.found),
         links=tuple(sorted(links)),
         returns=tuple(sorted(returns)),
-        cards=tuple(
-            CardLoad(f"{cluster.hosts[host].name}'s card, {WAYS[way]}", time)
-            for (host, way), time in sorted(card_seconds(parcels, cluster).items())
+        cards=_cards(parcels, cluster),
+    )
+
+
+def sync_pace_of(program: Program, schedule: Schedule, cluster: Cluster) -> SyncPace:
+    """Return what bounds an iteration of the synchronous schedule on a cluster, whatever its micro-batches."""
+    needs, parcels = needs_of(program, is_sync=True), parcels_of(program)
+    updates = [(p, UPDATE, 0) for p, part in enumerate(program.parts) if part.owned]
+    order = (*sorted(needs), *updates)
+    work = seconds(program, durations(program, order), cluster)
+    least = [cluster.devices[p].seconds(least_work(program), program.unit) for p in range(len(program.parts))]
+    number = {node: place for place, node in enumerate(order)}
+    routes = _Routes(cluster)
+    messages = [one for one in parcels if one.maker[1] != UPDATE and one.takers[0][1] != UPDATE]
+    links = {Link(number[need], number[node]) for node in needs for need in needs[node]}
+    links |= set(_links([one for one in parcels if one.weight is None], number, routes))
+    returns = set(_links([one for one in parcels if one.weight is not None], number, routes))
+    return SyncPace(
+        parts=tuple(node[0] for node in order),
+        work_s=tuple(work[node] for node in order),
+        least_s=tuple(least),
+        network_s=tuple(_network_seconds(messages, part, cluster) for part in range(len(program.parts))),
+        routes=tuple(routes.found),
+        orders=tuple(
+            tuple((number[p, action.kind, action.segment], action.offset) for action in row)
+            for p, row in enumerate(schedule.actions)
         ),
+        updates=tuple(number[node] for node in updates),
+        links=tuple(sorted(links)),
+        returns=tuple(sorted(returns)),
+        cards=_cards(parcels, cluster),
+    )
+
+
+def _cards(parcels: Iterable[Parcel], cluster: Cluster) -> tuple[CardLoad, ...]:
+    return tuple(
+        CardLoad(f"{cluster.hosts[host].name}'s card, {WAYS[way]}", time)
+        for (host, way), time in sorted(card_seconds(parcels, cluster).items())
     )
 
 
@@ -70,6 +106,9 @@ def _links(parcels: Iterable[Parcel], number: dict[Node, int], routes: _Routes) 
         for taker in parcel.takers:
             sent[parcel.maker, taker].append(parcel)
     for (maker, taker), some in sent.items():
+        if maker[0] == taker[0]:  # what a relay keeps for itself
+            yield Link(number[maker], number[taker])
+            continue
         ends, route = (number[maker], number[taker]), routes.between(maker[0], taker[0])
         last = min(some, key=lambda one: (one.left, -one.num_bytes))
         yield Link(*ends, route, last.num_bytes, last.left)
@@ -84,6 +123,6 @@ def _network_seconds(parcels: Iterable[Parcel], part: int, cluster: Cluster) -> 
     for parcel in parcels:
         source, target = parcel.maker[0], parcel.takers[0][0]
         if home[source] != home[target]:
-            total += parcel.num_bytes * host.send_s_per_byte * (source == part)
-            total += parcel.num_bytes * host.receive_s_per_byte * (target == part)
+            total += (parcel.num_bytes * host.send_s_per_byte + host.message_s) * (source == part)
+            total += (parcel.num_bytes * host.receive_s_per_byte + host.message_s) * (target == part)
     return total

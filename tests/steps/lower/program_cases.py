@@ -16,7 +16,7 @@ from hyperplace.values.partition import Partition
 from hyperplace.values.plan import Settings
 
 
-def planned(graph, grain, k, how, *, blocks=None, batch=None, seed=1, row_blocks=3):
+def planned(graph, grain, k, how, *, blocks=None, batch=None, seed=1, row_blocks=3, hosts=()):
     """Return a plan of the graph: `how` is a baseline partitioner, `scattered` or `contiguous`."""
     batch = batch or graph.rows
     profile = count_flops(graph, batch)
@@ -27,7 +27,9 @@ def planned(graph, grain, k, how, *, blocks=None, batch=None, seed=1, row_blocks
         found = Partition(np.minimum(np.arange(h.num_vertices) * k // h.num_vertices, k - 1), k)
     else:
         found = partition(h, k, 100.0, partitioner=how, seed=seed)
-    settings = Settings(model="net", k=k, imbalance=0.1, grain=grain, partitioner=how, costs="flops", batch=batch)
+    settings = Settings(
+        model="net", k=k, imbalance=0.1, grain=grain, partitioner=how, costs="flops", batch=batch, hosts=hosts
+    )
     return place(graph, profile, layout_of(h, found, batch), settings)
 
 

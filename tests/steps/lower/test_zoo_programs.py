@@ -43,7 +43,10 @@ def case(name, dtype):
     return net, x, y, capture(net, x), plain_step(net, (x,), y, F.cross_entropy)
 
 
-@pytest.mark.parametrize("name", ZOO)
+DEEPER = ("resnet101", "vgg19", "vgg19_bn")  # as others, with more of the same: make sweep-programs has them
+
+
+@pytest.mark.parametrize("name", [name for name in ZOO if name not in DEEPER])
 def test_split_models_equal_plain_ones(name):
     net, x, y, graph, (loss, after) = case(name, torch.float64)
     for grain, k, how in combinations_of(name):

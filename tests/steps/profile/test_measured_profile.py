@@ -14,9 +14,9 @@ from hyperplace.steps.profile import measure as module
 from hyperplace.steps.profile.measure import measure
 from hyperplace.steps.profile.pieces import Unrunnable
 from hyperplace.steps.profile.stopwatch import Times
-from hyperplace.steps.profile.work import analytic
+from hyperplace.steps.profile.work import analytic, grown, measured_cost
 from hyperplace.values.graph import Rule
-from hyperplace.values.profile import Work
+from hyperplace.values.profile import Timing, Work
 
 UPDATE_S = 0.25
 
@@ -81,6 +81,25 @@ def test_the_timing_says_what_was_run(bench):
     assert timing.half_channels_s == timing.half_filters_s
 
 
+def timed(whole_s, half_s):
+    return Timing(16, 5, Work(whole_s), Work(), 0.0, Work(), Work(), Work(half_s), 0.0)
+
+
+def test_what_fewer_rows_do_not_save_is_fixed():
+    """A pass that takes 3 s and 1 s a row: 19 s with 16 rows, of which 3 are fixed, 35 s with 32, 67 s with 64."""
+    for batch, seconds in ((16, 19), (32, 35), (64, 67)):
+        times, half = grown(timed(19.0, 11.0), batch)
+        assert 19 * times == pytest.approx(seconds)
+        assert seconds * half == pytest.approx(3 + batch / 2)
+    layer = chain(nn.Conv2d(4, 4, 1, groups=4)).layers[1]
+    assert measured_cost(layer, timed(19.0, 11.0), 32).filter_work * 4 == pytest.approx(35e6)
+
+
+@pytest.mark.parametrize(("half_s", "times"), [(4.0, 2.0), (8.0, 2.0), (16.0, 1.0), (40.0, 1.0), (0.0, 2.0)])
+def test_more_rows_never_take_less(half_s, times):
+    assert grown(timed(16.0, half_s), 32)[0] == times
+
+
 def test_a_grouped_layer_is_halved_by_groups(bench):
     cost = measure(chain(nn.Conv2d(6, 9, 1, groups=3), shape=(2, 6, 4, 4)), 2)["members.0"]
     whole, one_group, half_channels = (sum(passes(size)) for size in (18, 6, 9))
@@ -105,7 +124,8 @@ def test_equal_pieces_are_run_once(bench):
     pair = (nn.Conv2d(4, 4, 1), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.ReLU())
     profile = measure(chain(nn.Conv2d(4, 4, 1), *pair, nn.MaxPool2d(2)), 8)
     # The first convolution wants no gradient of the model's input, the last has another tail.
-    assert len(bench) == len(set(bench)) == 3 + 3 + 2
+    # Of each the whole, its halves (the last two share all but their tails) and half its rows.
+    assert len(bench) == len(set(bench)) == (3 + 1) + (3 + 1) + 2 + 2
     assert profile["members.1"].timing.anchor_s == profile["members.3"].timing.anchor_s
 
 

@@ -7,10 +7,11 @@ from hyperplace.values.derived.actions import durations, needs_of
 from hyperplace.values.program import Copy, Feed, Keep, Message, PartProgram, Piece, Program, Receive, Segment, Send
 
 
-def random_program(seed, lends=False):
+def random_program(seed, lends=False, hosts=()):
     """Return a program as lowering would make it: layers in order, each reading some earlier ones.
 
-    Every part has a weight; where parts lend, those that run something may have copies of the others'.
+    Every part has a weight; where parts lend, those that run something may have copies of the others'. With the hosts
+    of four parts, copies on another host than the owner's go by the first of them there.
     """
     rng = np.random.default_rng(seed)
     num_parts, num_layers = int(rng.integers(1, 5)), int(rng.integers(1, 12))
@@ -44,7 +45,7 @@ def random_program(seed, lends=False):
             )
         )
     lenders = random_lenders(segments, seed) if lends else {}
-    parts = tuple(PartProgram(_weights(p, lenders), segments=tuple(own)) for p, own in enumerate(segments))
+    parts = tuple(PartProgram(_weights(p, lenders, hosts), segments=tuple(own)) for p, own in enumerate(segments))
     return Program("random", inputs=((1,),), parts=parts, batch=4, messages=messages)
 
 
@@ -56,9 +57,30 @@ def random_lenders(segments, seed):
     return {p: borrowers for p, borrowers in lenders.items() if borrowers}
 
 
-def _weights(part, lenders):
-    copies = {f"of_{p}": Copy(f"w{p}", (2,), owner=p) for p, borrowers in lenders.items() if part in borrowers}
+def _weights(part, lenders, hosts):
+    copies = {
+        f"of_{p}": Copy(f"w{p}", (2,), owner=p, via=_via(p, part, borrowers, hosts))
+        for p, borrowers in lenders.items()
+        if part in borrowers
+    }
     return {"w": Piece(f"w{part}", (2,)), **copies}
+
+
+def _via(owner, part, borrowers, hosts):
+    if not hosts or hosts[owner] == hosts[part]:
+        return None
+    first = min(q for q in borrowers if hosts[q] == hosts[part])
+    return None if first == part else first
+
+
+def vias_of(program):
+    """Return by whom every copy goes that goes by somebody: (owner, borrower) -> relay."""
+    return {
+        (piece.owner, q): piece.via
+        for q, part in enumerate(program.parts)
+        for piece in part.weights.values()
+        if isinstance(piece, Copy) and piece.via is not None
+    }
 
 
 def lenders_of(program):
@@ -84,7 +106,7 @@ def plain_dry_run(program, schedule, num_batches, **how):
 
     Who sees an updated weight waits for the update that its mini-batch is to see.
     """
-    needs = needs_of(program, **how)
+    needs, vias = needs_of(program, **how), vias_of(program)
     todo = [
         [
             (t - a.offset, (p, a.kind, a.segment))
@@ -97,7 +119,8 @@ def plain_dry_run(program, schedule, num_batches, **how):
     done, order = set(), []
 
     def is_ready(batch, node):
-        updates = [(batch - schedule.delays[lent], (lent[0], "U", 0)) for lent in _lent_to(program, schedule, node)]
+        lent_to = _lent_to(program, schedule, node)
+        updates = [(batch - schedule.delays[lent], _publisher(vias, lent[0], node[0])) for lent in lent_to]
         return all((batch, n) in done for n in needs[node]) and all(one in done for one in updates if one[0] >= 0)
 
     while any(todo):
@@ -107,6 +130,13 @@ def plain_dry_run(program, schedule, num_batches, **how):
             done.add(todo[p][0])
             order.append(todo[p].pop(0))
     return order
+
+
+def _publisher(vias, owner, part):
+    """Return the action by which a part gets new values: a relay's, if it is one or has one."""
+    relays = {via for (other, _), via in vias.items() if other == owner}
+    via = part if part in relays else vias.get((owner, part))
+    return (owner, "U", 0) if via is None else (via, "P", 0)
 
 
 def _lent_to(program, schedule, node):

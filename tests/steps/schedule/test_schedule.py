@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 from handmade import TWO_LINEARS, ZIGZAG
-from schedule_cases import lenders_of, plain_dry_run, random_program, times_of
+from schedule_cases import lenders_of, plain_dry_run, random_program, times_of, vias_of
 
 from hyperplace.steps.schedule import schedule
 from hyperplace.steps.schedule.schedule import _delay, _Problem
 from hyperplace.values.program import Copy, PartProgram, Piece, Program
-from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, UPDATE
+from hyperplace.values.schedule import BACKWARD, FORWARD, NORM, PASS, RELAY, UPDATE, parse_schedule
 
 CHAIN = TWO_LINEARS.program
 
@@ -118,6 +118,33 @@ def test_parts_that_share_a_norm_update_once_all_have_told_theirs(seed, in_fligh
             assert all(place[item] < place[batch, (p, NORM, 0)] for item in backward)
 
 
+@pytest.mark.parametrize("clips", [False, True])
+@pytest.mark.parametrize("hosts", [(0, 0, 1, 1), (0, 1, 1, 1)], ids=str)
+def test_relays_add_up_before_the_owner_updates_and_pass_on_after(hosts, clips):
+    num_relays = 0
+    for seed in range(100):
+        program = random_program(seed, True, hosts)
+        found, vias = schedule(program, 1 + seed % 5, clips=clips), vias_of(program)
+        place = {item: n for n, item in enumerate(plain_dry_run(program, found, 6, clips=clips))}
+        for (owner, part), relay in vias.items():
+            num_relays += 1
+            for batch in range(6):
+                adds, update, passes = (
+                    place[batch, node] for node in ((relay, RELAY, 0), (owner, UPDATE, 0), (relay, PASS, 0))
+                )
+                segments = range(len(program.parts[part].segments))
+                assert all(place[batch, (part, BACKWARD, s)] < adds for s in segments)
+                assert adds < update < passes
+                assert adds < place[batch, (relay, UPDATE, 0)] < passes, (
+                    "where all write together, it writes in between"
+                )
+                seen = batch + found.delays[owner, "w"]
+                assert seen > 5 or all(passes < place[seen, (part, FORWARD, s)] for s in segments)
+        assert {a.kind for row in found.actions for a in row} >= ({RELAY, PASS} if vias else set())
+        assert parse_schedule(str(found)) == found
+    assert num_relays > 5
+
+
 def test_a_norm_is_printed_in_its_place():
     assert str(schedule(CHAIN, 1, clips=True)) == "part 0:  F0  B0  N  U\npart 1:  F0  B0  N  U"
 
@@ -148,7 +175,8 @@ def test_an_update_is_printed_in_its_place():
 def test_an_update_across_the_end_of_its_tick_is_not_too_late_after_a_flush():
     """A flush runs `depth` empty ticks; a mini-batch after it must see all updates before."""
     spans = {(0, FORWARD, 0): (0.25, 1.0), (0, BACKWARD, 0): (4.5, 6.0), (0, UPDATE, 0): (7.75, 8.5)}
-    assert _delay(_Problem({}, {}, {}), spans, 4.0, 0, [(0, 0)], most=2) == 2
+    users = [({(0, UPDATE, 0)}, (0, 0))]
+    assert _delay(_Problem({}, {}, {}), spans, 4.0, users, most=2) == 2
 
 
 @pytest.mark.parametrize("what", ["forward", "backward", "update"])

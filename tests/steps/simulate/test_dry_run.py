@@ -13,12 +13,18 @@ from hyperplace.steps.simulate import dry_run
 from hyperplace.values.program import Receive, Send
 from hyperplace.values.schedule import BACKWARD, FORWARD, Schedule
 
-CASES = {"plain": (False, {}), "with copies": (True, {}), "with norms": (True, {"clips": True})}
+CASES = {
+    "plain": (False, {}, ()),
+    "with copies": (True, {}, ()),
+    "with norms": (True, {"clips": True}, ()),
+    "by relays": (True, {}, (0, 1, 1, 1)),
+    "by relays with norms": (True, {"clips": True}, (0, 0, 1, 1)),
+}
 
 
 def case(seed, kind):
-    lends, how = CASES[kind]
-    program = random_program(seed, lends)
+    lends, how, hosts = CASES[kind]
+    program = random_program(seed, lends, hosts)
     return program, schedule(program, 1 + seed % 5, **how), how
 
 

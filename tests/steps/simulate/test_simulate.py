@@ -19,8 +19,8 @@ SLOW = Cluster(tuple(Host(f"h{n}", (Device(speed=1 + n / 4),), 4e5 + 1e5 * n, 5e
 BATCHES = 12
 
 
-def timed(seed, lends=True):
-    return replace(random_program(seed, lends), unit="us")
+def timed(seed, lends=True, hosts=()):
+    return replace(random_program(seed, lends, hosts), unit="us")
 
 
 def plain_simulation(tasks, cluster):
@@ -69,12 +69,17 @@ def _delivered(tasks, cluster, spans):
             (begin + (end - begin) * (1 - p.left), n, p, batch) for n, p in enumerate(tasks.parcels) if p.maker == node
         ]
     out, reached = defaultdict(float), []
+    queue, arrival = defaultdict(float), defaultdict(float)
     for time, n, parcel, batch in sorted(sent, key=lambda one: (one[0], one[3], one[1])):
+        if parcel.maker[0] == parcel.takers[0][0]:  # what a relay keeps for itself
+            for taker in parcel.takers:
+                later = batch + tasks.delays[parcel.weight]
+                arrival[later, taker] = max(arrival[later, taker], time)
+            continue
         host = cluster.hosts[parcel.maker[0]]
         begin = max(time, out[parcel.maker[0]])
         out[parcel.maker[0]] = begin + parcel.num_bytes / host.out_rate
         reached.append((begin + host.latency_s, out[parcel.maker[0]] + host.latency_s, n, parcel, batch))
-    queue, arrival = defaultdict(float), defaultdict(float)
     for time, whole, _, parcel, batch in sorted(reached, key=lambda one: (one[0], one[4], one[2])):
         target = parcel.takers[0][0]
         end = max(max(time, queue[target]) + parcel.num_bytes / cluster.hosts[target].in_rate, whole)
@@ -85,9 +90,10 @@ def _delivered(tasks, cluster, spans):
     return arrival
 
 
+@pytest.mark.parametrize("hosts", [(), (0, 0, 1, 1), (0, 1, 1, 1)], ids=["flat", "two each", "one and three"])
 @pytest.mark.parametrize("seed", range(40))
-def test_the_engine_agrees_with_a_simulation_by_fixed_point(seed):
-    program = timed(seed)
+def test_the_engine_agrees_with_a_simulation_by_fixed_point(seed, hosts):
+    program = timed(seed, hosts=hosts)
     order = schedule(program, 1 + seed % 4, cluster=SLOW)
     tasks = tasks_of(program, order, BATCHES, SLOW)
     found, expected = run(tasks, SLOW).spans, plain_simulation(tasks, SLOW)
@@ -150,6 +156,14 @@ def test_what_a_device_does_for_the_network_it_cannot_compute():
     busy = Cluster(tuple(Host(name, send_s_per_byte=1e-8, receive_s_per_byte=1e-8) for name in "ab"))
     order = schedule(program, 8, cluster=busy)
     assert predict(program, order, busy).seconds >= 3e-6 + 0.9 * 2 * 96e-8
+
+
+def test_every_message_costs_its_sender_and_its_receiver():
+    program = replace(TWO_LINEARS.program, unit="us")
+    busy = Cluster(tuple(Host(name, message_s=1e-5) for name in "ab"))
+    free = Cluster(tuple(Host(name) for name in "ab"))
+    before, after = (predict(program, schedule(program, 8, cluster=one), one).seconds for one in (free, busy))
+    assert after >= before + 0.9 * 2e-5, "an activation there and its gradient back, at either end"
 
 
 def test_more_parts_than_devices_are_refused():
