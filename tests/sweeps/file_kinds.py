@@ -96,7 +96,16 @@ def check_profile(folder, example):
 def cluster_files():
     hosts = (
         Host(
-            "a", (Device("cpu", 1.0, 2**34), Device("gpu", 8.0, None, 1e12)), 1e9, 1e9, 1e-4, 1e-10, 1e-10, 12e9, 1e-6
+            "a",
+            (Device("cpu", 1.0, 2**34), Device("gpu", 8.0, None, 1e12)),
+            1e9,
+            1e9,
+            latency_s=1e-4,
+            send_s_per_byte=1e-10,
+            receive_s_per_byte=1e-10,
+            message_s=1e-5,
+            inside_rate=12e9,
+            inside_latency_s=1e-6,
         ),
         Host('b "c"', (Device(),), 125e6, 125e6),
     )
