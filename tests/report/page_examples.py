@@ -24,6 +24,7 @@ MADE = {
     "vgg16": (4, "hybrid", "dataparallel"),  # but for the later layers, see `half_whole`
     "vgg16 other": (4, "coarse", "incremental"),
     "resnet50": (8, "coarse", "incremental"),
+    "resnet50 other": (8, "coarse", "layerwise"),
     "lenet5": (2, "coarse", "layerwise"),
 }
 
@@ -64,7 +65,8 @@ def hostile_subject():
     made = placement("lenet5")
     text = plan_text(made.plan)
     names = [layer.name for layer in made.plan.layers]
-    for name, bad in zip(names, HOSTILE, strict=False):
+    block, *others = HOSTILE
+    for name, bad in zip(names, (*others[:2], *(f"{block}.{other}" for other in others)), strict=True):  # four fold
         for key in ("name", "layer"):
             text = text.replace(f'"{key}": {json.dumps(name)}', f'"{key}": {json.dumps(bad)}')
     text = text.replace('"model": "lenet5"', f'"model": {json.dumps(HOSTILE[0])}')
@@ -76,4 +78,24 @@ def hostile_subject():
 
 
 def hostile_timeline():
-    return Timeline(2, tuple(Event(n % 2, "forward", bad, n, 10.0 * n, 10.0 * n + 5) for n, bad in enumerate(HOSTILE)))
+    """Return mini-batches with such names one after the other on two parts, as long as what is predicted."""
+    whole_us = hostile_subject().outlook.forecast.prediction.timeline.span_us
+    step_us = whole_us / (len(HOSTILE) + 1)
+    return Timeline(
+        2,
+        tuple(
+            Event(part, "forward", bad, number, step_us * (number + part), step_us * (number + part + 0.9))
+            for part in range(2)
+            for number, bad in enumerate(HOSTILE)
+        ),
+    )
+
+
+@cache
+def whole(name):
+    """Return a plan with its timeline, measured and predicted, and another to hold it against: all that a page has."""
+    if name == "hostile":
+        bad = hostile_subject()
+        return bad, {"measured": hostile_timeline(), "against": bad, "remarks": HOSTILE}
+    one = subject(name)
+    return one, {"measured": one.outlook.forecast.prediction.timeline, "against": subject(f"{name} other")}

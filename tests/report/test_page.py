@@ -109,7 +109,8 @@ def test_no_name_becomes_markup():
     assert page.count(HOSTILE[0]) == 0
     assert "&lt;/script&gt;&lt;img src=x onerror=window.hacked=1&gt;" in page, "it is shown, though"
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
-    assert {layer["name"] for layer in data["network"]["layers"]} >= set(HOSTILE[:3])
+    names = [layer["name"] for layer in data["network"]["layers"]]
+    assert all(any(bad in name for name in names) for bad in HOSTILE)
 
 
 def test_a_page_fetches_nothing_and_its_policy_lets_nothing_else_run():

@@ -8,10 +8,11 @@ import random
 import shutil
 import subprocess
 from collections import Counter
+from csv import reader
 from xml.etree import ElementTree
 
 import pytest
-from page_examples import HOSTILE, hostile_subject, hostile_timeline, placement, subject
+from page_examples import HOSTILE, subject, whole
 from report_examples import comparison
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -31,6 +32,8 @@ from hyperplace.values.sync_pace import sync_bound
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 AXE = "axe-core@4.10.3"
+WHOLE = ("vgg16", "resnet50", "hostile")  # on k = 4, 8 and 2 parts
+SECONDS = 10  # for a file to be there
 
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="needs a browser: apt-get install chromium chromium-driver"
@@ -77,6 +80,25 @@ def shown(browser, tmp_path):
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
+@pytest.fixture
+def saved(browser, tmp_path):
+    """Return a function that clicks on something and returns the text of the file that the browser then saves."""
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
+
+    def save(selector):
+        click(browser, selector)
+        files = WebDriverWait(browser, SECONDS).until(
+            lambda _: [path for path in folder.iterdir() if path.suffix in (".svg", ".csv", ".json")]
+        )
+        text = files[0].read_text(encoding="utf-8")
+        files[0].unlink()
+        return text
+
+    return save
+
+
 def all_of(browser, selector):
     return browser.find_elements(By.CSS_SELECTOR, selector)
 
@@ -97,10 +119,11 @@ def press(browser, element, key):
     element.send_keys(key)
 
 
-@pytest.mark.parametrize("name", ["vgg16", "resnet50"])
-def test_the_network_folds_follows_and_tells(shown, name):
-    plan = placement(name).plan
-    page = shown(plan_page(subject(name)))
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_network_folds_follows_and_tells(shown, saved, name):
+    made, _ = whole(name)
+    plan = made.plan
+    page = shown(plan_page(made))
     num_items = page.execute_script("return DATA.network.items.length")
     click(page, "[data-act=unfold]")
     assert len(all_of(page, "#network .node")) == len(plan.layers)
@@ -116,7 +139,7 @@ def test_the_network_folds_follows_and_tells(shown, name):
     )
     assert Counter(drawn) == Counter(crossings(plan.layers, plan.settings).values())
     num_hatched = len(all_of(page, "#network .hatch"))
-    assert num_hatched == sum(owner.rows != (0, 32) for layer in plan.layers for owner in layer.owners)
+    assert num_hatched == sum(owner.rows != (0, plan.settings.batch) for layer in plan.layers for owner in layer.owners)
     assert num_hatched or name != "vgg16", "the plan of VGG16 has rows apart"
     # A layer is followed forward and back.
     middle = plan.layers[len(plan.layers) // 2]
@@ -143,8 +166,13 @@ def test_the_network_folds_follows_and_tells(shown, name):
     assert node(page, key) is None
     press(page, node(page, f"{key} unfolded"), Keys.ENTER)
     assert node(page, key).get_attribute("aria-expanded") == "false"
-    picture = page.execute_script("return standalone(document.querySelector('#network svg'))")
-    assert ElementTree.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"
+    picture = ElementTree.fromstring(saved("[data-act=svg]"))
+    assert picture.tag == "{http://www.w3.org/2000/svg}svg"
+    names = {one.text for one in picture.iter("{http://www.w3.org/2000/svg}title")} | {
+        one.text for one in picture.iter()
+    }
+    assert any(layer.name in (text or "") for layer in plan.layers for text in names)
+    assert_harmless(page)
 
 
 def related(plan, name):
@@ -160,10 +188,17 @@ def related(plan, name):
     return found
 
 
-@pytest.mark.parametrize("schedule", ["async", "sync"])
-@pytest.mark.parametrize("name", ["vgg16", "resnet50"])
+def assert_harmless(page):
+    assert page.execute_script("return typeof window.hacked") == "undefined"
+    assert all_of(page, "img") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule"), [(name, "async") for name in WHOLE] + [("vgg16", "sync"), ("resnet50", "sync")]
+)
 def test_sliders_say_what_python_says(shown, name, schedule):
-    made, is_sync = subject(name, schedule=schedule), schedule == "sync"
+    is_sync = schedule == "sync"
+    made = subject(name, schedule=schedule) if is_sync else whole(name)[0]
     page = shown(plan_page(made))
     pace, draw, binding = made.outlook.pace, random.Random(1), set()
     least, count = (sync_bound, "micro_batches") if is_sync else (bound, "in_flight")
@@ -189,7 +224,8 @@ def test_sliders_say_what_python_says(shown, name, schedule):
         assert float(seconds) == pytest.approx(found.seconds, rel=1e-6)
         assert dict(found.candidates)[binds] == pytest.approx(found.seconds, rel=1e-9)
         binding.add(binds)
-    assert len(binding) >= (1 if is_sync else 3), "the positions do not try much"
+    least_kinds = 1 if is_sync else 2 if name == "hostile" else 3  # its network is small and slow
+    assert len(binding) >= least_kinds, "the positions do not try much"
     assert len(all_of(page, "#what-if svg .binds")) == 1, "what binds is among the bars, however many there are"
     left = "return Math.min(...[...document.querySelectorAll('#what-if svg text')].map((one) => one.getBBox().x))"
     assert page.execute_script(left) >= 0, "no name is cut off"
@@ -201,13 +237,14 @@ def test_sliders_say_what_python_says(shown, name, schedule):
     assert as_it_is <= forecast.seconds * 1.04
 
 
-def test_timelines_zoom_and_a_mini_batch_is_followed(shown):
-    made = subject("vgg16").outlook.forecast.prediction.timeline
-    page = shown(plan_page(subject("vgg16"), measured=made))
+@pytest.mark.parametrize("name", WHOLE)
+def test_timelines_zoom_and_a_mini_batch_is_followed(shown, saved, name):
+    made, others = whole(name)
+    page = shown(plan_page(made, measured=others["measured"]))
     pictures = all_of(page, "#timelines svg.events")
     assert [one.get_attribute("aria-label").split()[0] for one in pictures] == ["measured", "predicted"]
     before = len(all_of(page, "#timelines .event"))
-    assert before == page.execute_script("return 2 * DATA.timelines[0].events.length")
+    assert before == page.execute_script("return DATA.timelines.flatMap((one) => one.events).length")
     for _ in range(3):
         click(page, "#timelines [data-act=in]")
     assert 0 < len(all_of(page, "#timelines .event")) < before
@@ -216,17 +253,20 @@ def test_timelines_zoom_and_a_mini_batch_is_followed(shown):
     batches = page.execute_script("return DATA.timelines[0].events.map((event) => event[3])")
     batch = sorted(set(batches))[len(set(batches)) // 2]  # at the ends a mini-batch is cut off
     first = page.find_element(By.CSS_SELECTOR, f"#timelines .event[data-batch='{batch}']")
+    page.execute_script("arguments[0].dispatchEvent(new MouseEvent('mouseenter'))", first)
+    said = page.find_element(By.CSS_SELECTOR, "#timelines .said").text
+    assert any(" ".join(event.name.split()) in said for event in others["measured"].events if event.batch == batch)
     page.execute_script("arguments[0].dispatchEvent(new MouseEvent('click'))", first)
     followed = all_of(page, "#timelines .event:not(.dim)")
     assert {int(one.get_attribute("data-batch")) for one in followed} == {batch}
     assert len(all_of(page, "#timelines .thread")) == 2
     assert page.find_element(By.CSS_SELECTOR, "#timelines select").get_attribute("value") == str(batch)
     parts = {one.get_attribute("y") for one in followed}
-    assert len(parts) == made.num_parts
-    text = page.execute_script("return JSON.stringify(trace(DATA.timelines[1], DATA.kinds))")
-    again = parse_trace(text, "page")
-    assert len(again.events) == before // 2
-    assert {event.name for event in again.events} <= {event.name for event in made.events}
+    assert len(parts) == others["measured"].num_parts
+    again = parse_trace(saved("#timelines [data-trace='0']"), "page")
+    assert len(again.events) == len(batches)
+    assert {event.name for event in again.events} <= {event.name for event in others["measured"].events}
+    assert_harmless(page)
 
 
 def filtered(page, field):
@@ -238,8 +278,10 @@ def filtered(page, field):
     )
 
 
-def test_tables_sort_filter_and_go_out_as_csv(shown):
-    page = shown(plan_page(subject("vgg16"), against=subject("vgg16 other")))
+@pytest.mark.parametrize("name", WHOLE)
+def test_tables_sort_filter_and_go_out_as_csv(shown, saved, name):
+    made, others = whole(name)
+    page = shown(plan_page(made, against=others["against"]))
 
     table = "document.querySelector('table')"
     work = page.execute_script(f"return [...{table}.tBodies[0].rows].map((row) => Number(row.cells[2].dataset.value))")
@@ -250,18 +292,23 @@ def test_tables_sort_filter_and_go_out_as_csv(shown):
         )
         assert now == wanted
     assert page.execute_script(f"return {table}.querySelectorAll('th')[2].getAttribute('aria-sort')") == "descending"
-    lines = page.execute_script(f"return csv({table})").splitlines()
-    assert lines[0].split(",")[:3] == ["part", "host", "work %"]
-    assert sorted(float(line.split(",")[2]) for line in lines[1:]) == sorted(work)
-    field = all_of(page, "input[type=search]")[-1]
-    field.send_keys("conv_is_not_there")
-    assert filtered(page, field) == []
-    page.execute_script("arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input'))", field)
-    every = filtered(page, field)
-    assert every
-    field.send_keys(every[-1])
-    assert filtered(page, field) == [name for name in every if every[-1] in name]
-    assert len(all_of(page, "#network .plane.other")) == len(placement("vgg16").plan.layers)
+    rows = list(reader(saved("button.csv").splitlines()))
+    assert rows[0][:3] == ["part", "host", "work %"]
+    assert sorted(float(row[2]) for row in rows[1:]) == sorted(work)
+    assert {row[1] for row in rows[1:]} <= {
+        f"'{host.name}" if host.name[0] in "=+-@" else host.name for host in made.outlook.cluster.hosts
+    }
+    for field in all_of(page, "input[type=search]"):
+        field.send_keys("conv_is_not_there")
+        assert filtered(page, field) == []
+        page.execute_script("arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input'))", field)
+        every = filtered(page, field)
+        assert every
+        field.send_keys(every[-1])
+        assert filtered(page, field) == [text for text in every if every[-1] in text]
+    click(page, "[data-act=unfold]")
+    assert len(all_of(page, "#network .plane.other")) == len(made.plan.layers)
+    assert_harmless(page)
 
 
 def test_a_comparison_sorts_filters_and_greys_what_is_over_the_limit(shown):
@@ -299,14 +346,16 @@ def test_a_page_prints_whole_and_without_its_buttons(shown):
 
 
 def test_hostile_names_are_shown_and_do_nothing(shown):
-    page = shown(plan_page(hostile_subject(), measured=hostile_timeline(), against=hostile_subject(), remarks=HOSTILE))
-    for one in all_of(page, "#network [data-key]"):
-        press(page, one, Keys.NULL)
-    for one in all_of(page, "#timelines .event")[:5]:
+    made, others = whole("hostile")
+    page = shown(plan_page(made, **others))
+    click(page, "[data-act=unfold]")
+    for key in [one.get_attribute("data-key") for one in all_of(page, "#network [data-key]")]:
+        press(page, node(page, key), Keys.NULL)
+        page.execute_script("arguments[0].dispatchEvent(new MouseEvent('mouseenter'))", node(page, key))
+    for one in all_of(page, "#timelines .event"):
         page.execute_script("arguments[0].dispatchEvent(new MouseEvent('mouseenter'))", one)
-    assert page.execute_script("return typeof window.hacked") == "undefined"
-    assert all_of(page, "img") == []
-    assert HOSTILE[0] in page.execute_script("return document.body.innerText")
+    assert_harmless(page)
+    assert all(name in page.execute_script("return document.body.textContent") for name in HOSTILE)
     # The same on purpose: the policy itself stops a handler and a script that were smuggled in.
     page.execute_script(
         "const made = document.createElement('div'); document.body.append(made);"
