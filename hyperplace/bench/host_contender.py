@@ -236,7 +236,7 @@ def _by_time(
 def _surviving(plain: HostContender, best: Forecast, cluster: Cluster, every: int) -> HostContender:
     """Return the same plan with a copy of every part on another host after so many updates."""
     us = plain.row.predicted_us and plain.row.predicted_us * (1 + survive_cost(best, cluster, every).share)
-    row = replace(plain.row, method=f"{plain.row.method}, survive", predicted_us=us)
+    row = replace(plain.row, method=f"{plain.row.method}, survive", survives=True, predicted_us=us)
     return HostContender(row, replace(plain.entry, survive_every=every))
 
 

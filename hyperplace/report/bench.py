@@ -146,7 +146,7 @@ def bench_notes(bench: Bench) -> list[str]:
         notes.append("wire: what the hosts' cards sent by their own counters, per mini-batch, protocol included")
     if any(row.is_outside for row in bench.rows):
         notes.append("torch: its DistributedDataParallel, and its pipelining's schedules with m micro-batches")
-    if any(row.method.endswith(", survive") for row in bench.rows):
+    if any(row.survives for row in bench.rows):
         notes.append(
             "survive: with --survive 1, a copy of every part on another host after every --survive-every updates"
         )

@@ -16,7 +16,6 @@ import json
 import os
 import selectors
 import socket
-import struct
 import sys
 import threading
 import time
@@ -26,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from hyperplace.errors import HostLost, TrainingError
+from hyperplace.runtime.addresses import MASTER, family, is_local, own_address
 
 BEAT_S = 0.25
 DEAD_S = 3.0  # of silence while a model is trained
@@ -38,9 +38,7 @@ MOST_BYTES = 60_000  # of a beat, as UDP has it
 MOST_CHARS = 1000  # of one of the words it carries
 BUSY, BYE, LOST = "busy", "bye", "lost/"
 END = "end"  # of a process; of a trainer with its name behind it
-INTERFACE, MASTER = "GLOO_SOCKET_IFNAME", "MASTER_ADDR"
 CUT_OFF = (errno.ENETUNREACH, errno.ENETDOWN)
-SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 
 T = TypeVar("T")
 
@@ -79,7 +77,7 @@ class Heart:
 
     def __init__(self, number: int, size: int) -> None:
         self.number, self.size = number, size
-        self._home = _own_address()
+        self._home = own_address()
         self._invited: dict[int, Peer] = {}
         # Never changed but replaced: several threads go through it.
         self._peers = {other: self._peer(other) for other in range(size) if other != number}
@@ -97,7 +95,7 @@ class Heart:
 
     def _peer(self, other: int) -> Peer:
         # A socket for each pair: one that is connected to its peer is told when there is nobody any more.
-        peer = Peer(other, socket.socket(_family(self._home), socket.SOCK_DGRAM))
+        peer = Peer(other, socket.socket(family(self._home), socket.SOCK_DGRAM))
         peer.socket.bind(("", 0))
         peer.socket.setblocking(False)
         return peer
@@ -117,7 +115,7 @@ class Heart:
 
     def _connect(self, peer: Peer, known: Mapping[str, Any]) -> None:
         home = known["home"]
-        if peer.number == 0 and _is_local(home) and not _is_local(self._home):
+        if peer.number == 0 and is_local(home) and not is_local(self._home):
             home = os.environ.get(MASTER, home)  # by the name that a host has in its own list it may be itself
         peer.place = str(known["place"])
         peer.socket.connect((home, known["ports"][str(self.number)]))
@@ -389,32 +387,3 @@ def _go_first() -> None:
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), MORE_PRIORITY)
-
-
-def _own_address() -> str:
-    """Return the address by which the others reach this host: of gloo's interface, or on the way to the first one."""
-    name = os.environ.get(INTERFACE, "").split(",")[0]
-    if name:
-        with suppress(OSError, ImportError):
-            return _address_of(name)
-    master = os.environ.get(MASTER) or socket.gethostname()
-    family, _, _, _, where = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect(where)  # which sends nothing
-        return str(probe.getsockname()[0])
-
-
-def _address_of(interface: str) -> str:
-    import fcntl
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        found = fcntl.ioctl(one.fileno(), SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
-    return socket.inet_ntoa(found[20:24])
-
-
-def _family(address: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in address else socket.AF_INET
-
-
-def _is_local(address: str) -> bool:
-    return address.startswith("127.") or address == "::1"

@@ -17,7 +17,8 @@ from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 from torch.distributed.rendezvous import rendezvous
 
 from hyperplace.errors import HostLost, HyperplaceError, TrainingError
-from hyperplace.runtime.heartbeat import END, INTERFACE, LOST, Heart
+from hyperplace.runtime.addresses import INTERFACE
+from hyperplace.runtime.heartbeat import END, LOST, Heart
 from hyperplace.runtime.processes import ABORT, NEVER, POLL_S, default_store
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

@@ -24,31 +24,12 @@ def checked(program: Program, given: Sequence[Any]) -> list[Tensor]:
     return inputs
 
 
-def num_pieces(program: Program, rows: int, target: Any, *, most: int) -> int:
-    """Return into how many micro-batches to cut so many rows: each with as many as the program takes at least.
-
-    Targets below zero are those that losses of classes leave out, so that a piece's rows do not say what it weighs.
-    """
-    if isinstance(target, Tensor) and not target.is_floating_point() and not target.is_complex() and (target < 0).any():
-        return 1
-    pieces = min(most, rows)
-    while pieces > 1 and _smallest(rows, pieces) < program.rows[0]:
-        pieces -= 1
-    return pieces
-
-
 def rows_fed(program: Program, parts: Collection[int], num_rows: int) -> Ranges:
     """Return which rows of a mini-batch's inputs some parts read."""
     segments = [segment for part in parts for segment in program.parts[part].segments]
     feeds = [take for segment in segments for take in segment.takes if isinstance(take, Feed)]
     planned = [(0, program.batch) if feed.rows is None else feed.rows for feed in feeds]
     return union([((a * num_rows // program.batch, b * num_rows // program.batch),) for a, b in planned])
-
-
-def _smallest(rows: int, pieces: int) -> int:
-    """Return the rows of the last piece that torch.chunk makes."""
-    size = -(-rows // pieces)
-    return rows % size or size
 
 
 def _check_rows(program: Program, rows: int) -> None:

@@ -16,6 +16,7 @@ from hyperplace.runtime.criterion import check_loss
 from hyperplace.runtime.journal import timeline_of
 from hyperplace.runtime.lookout import look_out
 from hyperplace.runtime.losses import Loss
+from hyperplace.runtime.micro_batches import micro_batches
 from hyperplace.runtime.optimizers import check_optimizers
 from hyperplace.runtime.precision import autocasts
 from hyperplace.runtime.progress import Lost, Progress
@@ -24,7 +25,7 @@ from hyperplace.runtime.run_settings import RunSettings
 from hyperplace.runtime.runnable import Runnable
 from hyperplace.runtime.saved import Saved
 from hyperplace.runtime.state import State, StateNames
-from hyperplace.runtime.structure import checked, filled, num_pieces, rows_fed
+from hyperplace.runtime.structure import checked, filled, rows_fed
 from hyperplace.runtime.transport.distributed import loss_part, made_transport
 from hyperplace.runtime.weights import Staleness, Training
 from hyperplace.runtime.world import Alone, World
@@ -138,27 +139,16 @@ class Trainer:
         return loss
 
     def _step_sync(self, inputs: Sequence[Tensor], target: Any) -> Loss:
-        rows = inputs[0].shape[0]
-        pieces = num_pieces(self.program, rows, target, most=self.settings.micro_batches)
-        chunks = [x.chunk(pieces) for x in inputs]
-        has_rows = isinstance(target, Tensor) and target.ndim > 0 and target.shape[0] == rows
-        targets = target.chunk(pieces) if has_rows else [target]
-        if len(targets) != len(chunks[0]):
-            raise UsageError("micro-batches need a target that is a tensor with a row for every row of the input")
-        loss = Loss(len(targets), self.flush)
-        first = self.num_batches * self.settings.micro_batches
-        casts, last = autocasts(), first + len(targets) - 1
-        micro_batches = [
-            Batch(first + number, pieces, targets[number], pieces[0].shape[0] / rows, casts, last=last)
-            for number, pieces in enumerate(zip(*chunks, strict=True))
-        ]
-        for batch in micro_batches:
+        most = self.settings.micro_batches
+        batches = micro_batches(self.program, inputs, target, first=self.num_batches * most, most=most)
+        loss = Loss(len(batches), self.flush)
+        for batch in batches:
             self._progress.expect(batch.number, loss)
             self._make_room()
             self._enter(batch)
         self._drain()
         self.num_batches += 1
-        self._give(Update(micro_batches[-1].number))
+        self._give(Update(batches[-1].number))
         self._wait_for(self._num_given)
         self.calls.note_order(is_done=True)
         return loss

@@ -29,6 +29,7 @@ class BenchRow:
     wire_bytes: float | None = None  # per mini-batch, what all hosts' cards sent
     is_outside: bool = False  # somebody else's way to split a model
     is_auto: bool = False  # the plan that grain auto returns
+    survives: bool = False  # with copies of every part on another host
     note: str = ""  # why there are no figures
 
     @property
