@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import typer
 
 from hyperplace import __version__
+from hyperplace.allocator import keep_memory
 from hyperplace.errors import HyperplaceError, UsageError
 
 from .average import average
@@ -99,6 +100,7 @@ def main() -> None:
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     atexit.register(_flush_stdout)
+    keep_memory()
     try:
         app()
         code: Any = 0

@@ -6,6 +6,7 @@ the program that runs it). Nothing below imports any of these.
 
 from pathlib import Path
 
+from hyperplace.allocator import keep_memory
 from hyperplace.comparing import baselines, compare, grain_rows
 from hyperplace.compiling import (
     check_plan,
@@ -60,6 +61,7 @@ __all__ = [
     "grain_rows",
     "graph_for",
     "judge_on",
+    "keep_memory",
     "load_checkpoint",
     "load_cluster",
     "load_plan",

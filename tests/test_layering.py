@@ -23,6 +23,7 @@ MAY_IMPORT = {
     },
     # A generated file makes its own schedule.
     "hyperplace/runtime": (
+        "hyperplace.allocator",
         "hyperplace.errors",
         "hyperplace.files",
         "hyperplace.runtime",
@@ -30,6 +31,7 @@ MAY_IMPORT = {
         "hyperplace.values",
     ),
     "hyperplace/__main__.py": ("hyperplace.cli",),
+    "hyperplace/allocator.py": (),
     "hyperplace/machine_code.py": ("hyperplace.files.cache",),
     "hyperplace/search": (
         "hyperplace.errors",
@@ -104,6 +106,7 @@ MAY_IMPORT = {
         "hyperplace.values",
     ),
     "hyperplace/api.py": (
+        "hyperplace.allocator",
         "hyperplace.comparing",
         "hyperplace.compiling",
         "hyperplace.explaining",
@@ -130,6 +133,7 @@ MAY_IMPORT = {
         "hyperplace.values",
     ),
     "hyperplace/bench": (
+        "hyperplace.allocator",
         "hyperplace.api",
         "hyperplace.bench",
         "hyperplace.data",
@@ -143,6 +147,7 @@ MAY_IMPORT = {
     "models": ("hyperplace.errors", "hyperplace.models"),
     "cli": (
         "hyperplace.__version__",
+        "hyperplace.allocator",
         "hyperplace.api",
         "hyperplace.bench",
         "hyperplace.errors",

@@ -21,6 +21,7 @@ from torch import nn
 from torch.nn import functional
 
 from hyperplace import api
+from hyperplace.allocator import keep_memory
 from hyperplace.bench.contender import sgd
 from hyperplace.bench.jobs import (
     CLOSE,
@@ -57,6 +58,7 @@ def main() -> None:
     """Serve jobs from stdin until it ends."""
     start = Start.parse(sys.argv[1])
     _die_with_parent()
+    keep_memory()  # for all contenders alike
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever else is printed must not stand between replies
     torch.set_num_threads(1)

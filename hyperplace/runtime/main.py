@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch.nn import functional as F
 
+from hyperplace.allocator import keep_memory
 from hyperplace.errors import HyperplaceError
 from hyperplace.files.write import open_whole
 from hyperplace.runtime.joining import joined
@@ -28,6 +29,7 @@ def main(runnable: Runnable) -> None:
     """
     program = runnable.program
     options = _options(program)
+    keep_memory()
     try:
         with joined():
             _run(runnable, options)

@@ -1,0 +1,53 @@
+"""Memory that is freed is used again: counted by the faults of a process that asks for the same blocks again."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from hyperplace.allocator import keep_memory
+
+FAULTS = """
+import resource, sys, threading
+import torch
+from hyperplace.allocator import keep_memory
+
+if sys.argv[1] == "keep":
+    assert keep_memory()
+
+def use():
+    live = []
+    for number in range(90):
+        live.append(torch.ones((20, 48, 64)[number % 3] * 2**18))  # MiB: more than glibc keeps on a heap by itself
+        del live[:-3]
+        if number == 29:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+thread = threading.Thread(target=use)
+thread.start()
+thread.join()
+"""
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(os, "confstr") or "glibc" not in (os.confstr("CS_GNU_LIBC_VERSION") or ""),
+    reason="malloc of glibc",
+)
+
+
+def faults(way):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    ran = subprocess.run(
+        [sys.executable, "-c", FAULTS, way], env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    return int(ran.stdout)
+
+
+def test_freed_memory_is_used_again():
+    assert faults("keep") < faults("as it is") / 10
+
+
+def test_whoever_told_malloc_what_to_do_is_heeded(monkeypatch):
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "4")
+    assert not keep_memory()
