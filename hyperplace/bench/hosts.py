@@ -27,6 +27,7 @@ from hyperplace.values.bench import ASYNC, Bench
 from hyperplace.values.profile import machine_line
 
 LEAST_STEPS = 2  # that are timed, however slow
+SETTLING_STEPS = 5  # after the pipe is full, as far as a turn has time for them: memory is not all there yet
 
 
 def bench_hosts(
@@ -104,12 +105,15 @@ class _Run:
     def turn(self, one: HostContender) -> None:
         """Add the speed of one turn."""
         number = self._warmed_up(one)
+        if number >= SETTLING_STEPS:
+            self._given(one, SETTLING_STEPS)
         replies = self._given(one, number)
         self.workers.ask(Job(CLOSE), one.row.num_parts)
         seconds = max(reply.seconds for reply in replies)
         one.speeds.append(number * one.row.batch / seconds)
         seats = self.place.seats
-        busy = mean(reply.busy_s / seat.share for reply, seat in zip(replies, seats, strict=False)) / seconds
+        # Each by its own clock: in async the first rank may have taken its last mini-batch when others still wait.
+        busy = mean(reply.busy_s / seat.share / reply.seconds for reply, seat in zip(replies, seats, strict=False))
         one.idle.append(max(1 - busy, 0.0))
         if self.place.counts_bytes and one.row.is_outside:
             one.wire_bytes.append(sum(reply.sent_bytes for reply in replies) / number)

@@ -26,6 +26,7 @@ from hyperplace.values.profile import machine_line
 from hyperplace.values.timeline import Timeline
 
 NUM_CLASSES = 10
+SETTLING_STEPS = 3
 DIFFERENT_BATCHES = 4  # used in turn: what is in them does not matter for the time
 
 Batch = tuple[Tensor, Tensor]
@@ -128,7 +129,8 @@ def _timed(learner: Learner, minibatches: list[Batch], settings: BenchSettings) 
 
 
 def _warm_up(settings: BenchSettings) -> int:
-    return settings.in_flight + 1
+    """Return how many mini-batches fill the pipe, and some more: memory is not all there at once."""
+    return settings.in_flight + 1 + SETTLING_STEPS
 
 
 def give(learner: Learner, source: Iterator[Batch], number: int) -> None:
