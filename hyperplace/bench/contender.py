@@ -18,7 +18,7 @@ from hyperplace.values.bench import ASYNC, PLAIN, SYNC, TOGETHER, BenchRow
 from hyperplace.values.cluster import Cluster, Device
 from hyperplace.values.cluster import Host as ClusterHost
 from hyperplace.values.graph import Graph
-from hyperplace.values.methods import COARSE, DATA_PARALLEL, FINE, HYBRID, INCREMENTAL, LAYERWISE, Kind
+from hyperplace.values.methods import COARSE, DATA_PARALLEL, FINE, HYBRID, INCREMENTAL, LAYERWISE, PER_SHARD, Kind
 from hyperplace.values.plan import Plan, Settings
 from hyperplace.values.profile import Profile
 from hyperplace.values.program import Program
@@ -175,15 +175,19 @@ def plans(
         if not settings.takes(name):
             continue
         on_progress(f"planning {name}")
-        k = 1 if partitioner == "single" else settings.k
-        wanted = settings.plan_settings(grain, partitioner, k)
-        try:
-            plan = api.place_graph(graph, costs, wanted, time_limit_s=settings.time_limit_s)
-        except (BalanceError, PartitionerError) as fault:
-            yield Planned(name, k, note=str(fault))
-        else:
-            pieces = api.micro_batches_for(graph, plan)
-            yield Planned(name, k, plan, api.runnable(graph, plan, costs), pieces)
+        wanted = settings.plan_settings(grain, partitioner, 1 if partitioner == "single" else settings.k)
+        yield _planned(graph, costs, name, wanted, settings)
+        if name == DATA_PARALLEL[0] and any(layer.filter_statistics_bytes for layer in graph.layers):
+            apart = replace(wanted, batch_norm="per-shard")
+            yield _planned(graph.without_statistics(), costs, PER_SHARD, apart, settings)
+
+
+def _planned(graph: Graph, costs: Profile, name: str, wanted: Settings, settings: BenchSettings) -> Planned:
+    try:
+        plan = api.place_graph(graph, costs, wanted, time_limit_s=settings.time_limit_s)
+    except (BalanceError, PartitionerError) as fault:
+        return Planned(name, wanted.k, note=str(fault))
+    return Planned(name, wanted.k, plan, api.runnable(graph, plan, costs), api.micro_batches_for(graph, plan))
 
 
 def predicted_us(program: Program, flow: RunSettings) -> float | None:

@@ -27,7 +27,9 @@ from hyperplace.values.bench import ASYNC, Bench
 from hyperplace.values.profile import machine_line
 
 LEAST_STEPS = 2  # that are timed, however slow
-SETTLING_STEPS = 5  # after the pipe is full, as far as a turn has time for them: memory is not all there yet
+# After the pipe is full, as far as a turn has time for them: memory is not all there yet, and whenever ranks are asked
+# for something the one that is ahead waits for the other, so that the pipe runs dry, in some plans for seconds.
+SETTLING_STEPS = 5
 
 
 def bench_hosts(
@@ -105,9 +107,7 @@ class _Run:
     def turn(self, one: HostContender) -> None:
         """Add the speed of one turn."""
         number = self._warmed_up(one)
-        if number >= SETTLING_STEPS:
-            self._given(one, SETTLING_STEPS)
-        replies = self._given(one, number)
+        replies = self._given(one, number, settling=settling(number))
         self.workers.ask(Job(CLOSE), one.row.num_parts)
         seconds = max(reply.seconds for reply in replies)
         one.speeds.append(number * one.row.batch / seconds)
@@ -121,16 +121,17 @@ class _Run:
     def watch(self, one: HostContender) -> None:
         """Add what a recorded run shows: the bubble, the timeline, the bytes of the trainer and of the cards."""
         number, pieces = self._warmed_up(one, record=True), one.entry.micro_batches
+        before = one.warm_up + settling(number)
         after = one.entry.in_flight if one.row.schedule == ASYNC else 1  # the steady state ends when the pipe empties
-        self._given(one, number + after)
+        self._given(one, number + after, settling=settling(number))
         replies = self.workers.ask(Job(WATCH), one.row.num_parts)
         self.workers.ask(Job(CLOSE), one.row.num_parts)
         whole = parse_timeline(replies[0].timeline, "the timeline of host 0")
-        one.timeline = whole.between(one.warm_up * pieces, (one.warm_up + number) * pieces)
+        one.timeline = whole.between(before * pieces, (before + number) * pieces)
         bubble = float(one.timeline.bubble.mean())
         one.row = replace(one.row, bubble=bubble, moved_bytes=replies[0].moved_bytes)
         if self.place.counts_bytes:
-            one.wire_bytes.append(sum(reply.sent_bytes for reply in replies) / (one.warm_up + number + after))
+            one.wire_bytes.append(sum(reply.sent_bytes for reply in replies) / (before + number + after))
 
     def _warmed_up(self, one: HostContender, *, record: bool = False) -> int:
         """Open a contender and fill its pipe; return how many mini-batches to time."""
@@ -138,14 +139,19 @@ class _Run:
         replies = self._given(one, one.warm_up)
         return num_steps(max(reply.last_s for reply in replies), self.settings)
 
-    def _given(self, one: HostContender, number: int) -> list[Reply]:
-        return self.workers.ask(Job(GIVE, number=number), one.row.num_parts)
+    def _given(self, one: HostContender, number: int, *, settling: int = 0) -> list[Reply]:
+        return self.workers.ask(Job(GIVE, number=number, settling=settling), one.row.num_parts)
 
 
 def num_steps(step_s: float, settings: HostSettings) -> int:
     """Return how many mini-batches fit into a turn: those that were asked for, or fewer of a slow method."""
     fitting = int(settings.turn_limit_s / max(step_s, 1e-9))
     return min(settings.bench.steps, max(fitting, LEAST_STEPS))
+
+
+def settling(number: int) -> int:
+    """Return how many mini-batches to give before those that are timed."""
+    return SETTLING_STEPS if number >= SETTLING_STEPS else 0
 
 
 def _measured(loaded: LoadedModel, everyone: list[HostContender], settings: HostSettings, place: Place) -> Measured:

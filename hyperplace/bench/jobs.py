@@ -52,6 +52,7 @@ class Job:
     do: str
     entry: Entry | None = None  # of open
     number: int = 0  # of mini-batches
+    settling: int = 0  # others before these, for which the clock does not run yet
 
     @classmethod
     def parse(cls, text: str) -> "Job":

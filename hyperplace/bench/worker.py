@@ -114,15 +114,16 @@ class Worker:
         return Reply()
 
     def _give(self, job: Job) -> Reply:
-        sent = sent_bytes(self._start.interface)
         if not self._num_given:
-            self._sent_before = sent
+            self._sent_before = sent_bytes(self._start.interface)
+        give(self._learner, self._source, job.settling)
+        sent = sent_bytes(self._start.interface)
         begin, busy = time.perf_counter(), time.process_time()
         give(self._learner, self._source, job.number - 1)
         last = time.perf_counter()
         give(self._learner, self._source, 1)
         end = time.perf_counter()
-        self._num_given += job.number
+        self._num_given += job.settling + job.number
         return Reply(
             seconds=end - begin,
             last_s=end - last,

@@ -142,9 +142,7 @@ class Survivor:
         For the place after a checkpoint: the newcomer begins here, with the state that all have now, and `extra`, the
         caller's own, in its `brought`.
         """
-        num_waiting = (
-            self._door.num_waiting() if self._door else 0
-        )  # once: whatever is lost meanwhile, all find the same
+        num_waiting = self._door.num_waiting() if self._door else 0  # asked once: whatever is lost, all find the same
         choices: list[Choice | None] = []
         self.outlive(lambda trainer: choices.append(choose(_processes_of(trainer), num_waiting, self._full)))
         while choice := choices[-1]:

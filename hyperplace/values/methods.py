@@ -8,6 +8,7 @@ COARSE: Kind = ("coarse auto", "coarse", "auto")
 FINE: Kind = ("fine auto", "fine", "auto")
 HYBRID: Kind = ("hybrid auto", "hybrid", "auto")
 DATA_PARALLEL: Kind = ("data parallelism", "hybrid", "dataparallel")
+PER_SHARD = "data parallelism, norms per part"  # whose batch norms see a part's own rows, as torch DDP's do
 # One host owns all weights, or each whole layers in turn or by their bytes: what others spread data parallelism by.
 SERVERS: tuple[Kind, ...] = (
     ("parameter server", "hybrid", "server"),

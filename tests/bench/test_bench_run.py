@@ -2,6 +2,7 @@
 
 import os
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 from hyperplace import api
 from hyperplace.bench import BenchSettings, bench
 from hyperplace.errors import BalanceError, UsageError
+from hyperplace.values.methods import DATA_PARALLEL, PER_SHARD
 
 SETTINGS = BenchSettings("net", k=2, batch=4, repeats=2, steps=2, imbalance=0.3, costs="flops", time_limit_s=1)
 SAMPLE = (torch.zeros(2, 1, 8, 8),)
@@ -58,6 +60,19 @@ def test_a_plan_that_cannot_be_made_is_a_row_that_says_so(monkeypatch) -> None:
     refused = [row.method for row in measured.bench.rows if row.note == "imbalance 0.02 cannot be met"]
     assert refused == ["coarse auto", "coarse auto", "fine auto", "fine auto", "hybrid auto", "hybrid auto"]
     assert measured.timeline is not None
+
+
+def test_where_there_are_norms_data_parallelism_is_also_what_torch_makes_of_it() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+    measured = bench(model, SAMPLE, replace(SETTINGS, repeats=1, only=("data",)))
+    exact, apart = (
+        [row for row in measured.bench.rows if row.method == name] for name in (DATA_PARALLEL[0], PER_SHARD)
+    )
+    assert [row.schedule for row in apart] == ["sync", "async"]
+    for whole, own in zip(exact, apart, strict=True):
+        assert whole.moved_bytes == whole.predicted_bytes
+        assert own.moved_bytes == own.predicted_bytes
+        assert own.moved_bytes == whole.moved_bytes - 4 * 8 * 2 * 4, "two numbers a filter, there and back, twice"
 
 
 @pytest.mark.parametrize("words", [{"repeats": 0}, {"steps": 0}, {"in_flight": 0}, {"k": 0}, {"batch": 0}])

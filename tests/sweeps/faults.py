@@ -1,17 +1,20 @@
 """Lose a host again and again, at random places, and see what the others do: nobody hangs, all name the right one.
 
-    python tests/sweeps/faults.py 1000 [SEED] [results/faults/faults.csv] [loopback]
+    python tests/sweeps/faults.py 1000 [--seed 0] [--out results/faults/faults.csv] [--jobs 2] [--loopback]
 
 A case is a fault (SIGKILL, SIGSTOP, an exception, a pause of 2 s, no room on the disk; on emulated hosts also packets
 that are dropped for good or for 2 s, and a card that is down), the rank that it befalls, a moment (before the first
 mini-batch, or at a random one and some time later, within a checkpoint or a prediction maybe), a schedule, a plan, two
 or three ranks, and whether it is to be outlived. Then the weights after a further 50 mini-batches must be, bit for bit,
 those of a run that is restarted by hand from the same update on the same plan for those who are left: that one runs on
-threads, from a checkpoint of a run without faults. Rows are added to the file, one per case.
+threads, from a checkpoint of a run without faults. Rows are added to the file, one per case. Several jobs run cases
+side by side, each on hosts of its own: most of a case is waiting, for silence to be long enough.
 """
 
+import argparse
 import csv
 import ctypes
+import fcntl
 import json
 import os
 import random
@@ -21,14 +24,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "distributed"))
 
 import fault_rank
+import torch
 
+from hyperplace import planning
 from hyperplace.bench.netns import Card, NoHosts, hosts, on_loopback
 from hyperplace.errors import FileError
 from hyperplace.runtime.checkpoint import read_checkpoint
@@ -68,6 +72,22 @@ def drawn(seed, kinds):
         "survive": int(survives),
         "steps": max(batch, 0) + FURTHER + every,
     }
+
+
+def capture_once():
+    """Let all cases, in whatever process, share what was captured of the net: it is the same in all of them."""
+    real, known = planning.capture, {}
+
+    def capture(model, sample, *, tries_uses=False):
+        if tries_uses not in known:
+            known[tries_uses] = real(model, sample, tries_uses=tries_uses)
+        return known[tries_uses]
+
+    planning.capture = capture
+    torch.set_num_threads(1)
+    for plan in PLANS:
+        for k in (1, 2, 3):
+            fault_rank.trainer_of({"plan": plan, "k": k, "schedule": "sync", "in_flight": 1}).close()
 
 
 def free_port():
@@ -234,15 +254,16 @@ def ran(case, where):
 
 
 def written(path, row):
-    """Add a row to the file, and write the table of all rows beside it."""
-    is_new = not path.exists()
+    """Add a row to the file, and write the table of all rows beside it; other jobs may do the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", newline="") as file:
+    with path.open("a+", newline="") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         writer = csv.DictWriter(file, row)
-        if is_new:
+        if not file.tell():
             writer.writeheader()
         writer.writerow(row)
-    with path.open(newline="") as file:
+        file.flush()
+        file.seek(0)
         path.with_suffix(".md").write_text(table(list(csv.DictReader(file))))
 
 
@@ -266,28 +287,54 @@ def table(rows):
     return text
 
 
-def main(count, seed, path, place):
-    num_wrong = Counter()
+def swept(seeds, path, *, is_loopback):
+    """Run some cases on hosts of their own; return how many were wrong."""
+    num_wrong = 0
     with ExitStack() as stack:
         kinds, where_of = KINDS, {k: on_loopback(k) for k in (2, 3)}
         try:
-            if place == "loopback":
+            if is_loopback:
                 raise NoHosts("as told")
             three = stack.enter_context(hosts(3, Card()))
             kinds, where_of = KINDS + NETWORK_KINDS, {k: three[:k] for k in (2, 3)}
         except NoHosts as reason:
             print(f"on loopback: {reason}", file=sys.stderr)
-        for number in range(seed, seed + count):
-            case = drawn(number, kinds)
+        for seed in seeds:
+            case = drawn(seed, kinds)
             row = ran(case, where_of[case["k"]])
-            num_wrong[row["kind"]] += bool(row["wrong"])
+            num_wrong += bool(row["wrong"])
             print(json.dumps(row), flush=True)
             if path:
-                written(Path(path), row)
-    print(f"{count} faults, {num_wrong.total()} wrong", file=sys.stderr)
-    return num_wrong.total()
+                written(path, row)
+    return num_wrong
+
+
+def forked(work):
+    """Start work in a process of its own; its exit code is 1 if anything was wrong."""
+    if child := os.fork():
+        return child
+    code = 1
+    try:
+        code = min(1, work())
+        sys.stdout.flush()
+    finally:
+        os._exit(code)
+
+
+def main():
+    options = argparse.ArgumentParser(description="Lose hosts at random places.")
+    options.add_argument("count", type=int, nargs="?", default=20)
+    options.add_argument("--seed", type=int, default=0, help="of the first case")
+    options.add_argument("--out", type=Path, help="a CSV file to add rows to")
+    options.add_argument("--jobs", type=int, default=1, help="cases at the same time")
+    options.add_argument("--loopback", action="store_true", help="no emulated hosts")
+    given = options.parse_args()
+    capture_once()
+    cases = [range(given.seed + job, given.seed + given.count, given.jobs) for job in range(given.jobs)]
+    jobs = [forked(lambda own=own: swept(own, given.out, is_loopback=given.loopback)) for own in cases]
+    codes = [os.waitstatus_to_exitcode(os.waitpid(job, 0)[1]) for job in jobs]
+    return max(codes)
 
 
 if __name__ == "__main__":
-    count, seed, path, place = [*sys.argv[1:], *("20", "0", "", "hosts")[len(sys.argv) - 1 :]]
-    sys.exit(min(1, main(int(count), int(seed), path, place)))
+    sys.exit(main())
