@@ -13,7 +13,7 @@ from typing import Any
 from hyperplace.errors import FileError, HyperplaceError
 from hyperplace.files.write import open_whole
 from hyperplace.runtime.saved import Saved, as_saved, check_saved
-from hyperplace.runtime.shards import merged, read_shards, shard_of, together, write_shards
+from hyperplace.runtime.shards import merged, raise_everywhere, read_shards, shard_of, together, write_shards
 from hyperplace.runtime.survivor import Survivor
 from hyperplace.runtime.tensor_file import is_marked, read_tensors, write_tensors
 from hyperplace.runtime.trainer import Trainer
@@ -45,7 +45,7 @@ def _save(trainer: Trainer, path: str | Path, extra: Mapping[str, Any] | None, *
         except HyperplaceError as error:
             fault = error
     if said := trainer.world.share("save_checkpoint", str(fault or ""), 0):
-        raise fault or FileError(f"rank 0: {said}")
+        raise_everywhere(trainer.world, "save_checkpoint", fault or FileError(f"rank 0: {said}"))
 
 
 def _write(path: str | Path, content: Mapping[str, Any]) -> None:
@@ -85,7 +85,7 @@ def _read(trainer: Trainer, path: str | Path) -> dict[str, Any]:
             fault = error
     said, content = trainer.world.share("load_checkpoint", [str(fault or ""), content], 0)
     if said:
-        raise fault or FileError(f"rank 0: {said}")
+        raise_everywhere(trainer.world, "load_checkpoint", fault or FileError(f"rank 0: {said}"))
     return content
 
 

@@ -8,13 +8,14 @@ plan of the model: each process takes from the files what its own parts use.
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from hyperplace.errors import FileError, HyperplaceError
+from hyperplace.errors import FileError, HyperplaceError, TrainingError
 from hyperplace.files.write import open_whole, read_text, write_text
 from hyperplace.runtime.pieces import put_back
 from hyperplace.runtime.rank import Rank
@@ -136,7 +137,14 @@ def together(world: World, call: str, work: Callable[[], None]) -> None:
     except (HyperplaceError, OSError) as error:
         fault = f"rank {world.number}: {error}" if world.size > 1 else str(error)
     if said := next((one for one in world.exchange(call, fault) if one), ""):
-        raise FileError(said)
+        raise_everywhere(world, call, FileError(said))
+
+
+def raise_everywhere(world: World, call: str, fault: HyperplaceError) -> NoReturn:
+    """Raise what all processes know of, once they do: who raises first ends the run, and others hear only that."""
+    with suppress(TrainingError):
+        world.exchange(call, "heard")
+    raise fault
 
 
 def read_shards(trainer: Trainer, folder: Path) -> dict[str, Any]:
