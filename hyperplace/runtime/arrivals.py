@@ -113,11 +113,7 @@ def _met_store(heart: Heart, members: Sequence[int], key: str) -> Store:
             raise found
         time.sleep(POLL_S)
     port, home = int(heart.said(key)[first]), heart.home_of(first)
-    try:
-        return heart.watched(lambda: TCPStore(home, port, is_master=False, timeout=MEET_S), fault)
-    except RuntimeError as error:  # whoever opened it may be lost in turn
-        reason = f"cannot reach {heart.place_of(first)}: {' '.join(str(error).split())[:200]}"
-        raise fault() or TrainingError(reason) from None
+    return heart.watched(lambda: TCPStore(home, port, is_master=False, timeout=MEET_S), fault)
 
 
 def taken(trainer: Trainer, content: Mapping[str, Any], loads: int, num_done: int) -> Arrived:

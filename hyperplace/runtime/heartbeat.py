@@ -30,6 +30,7 @@ from hyperplace.runtime.addresses import MASTER, family, is_local, own_address
 BEAT_S = 0.25
 DEAD_S = 3.0  # of silence while a model is trained
 BUSY_S = 10.0  # while it is read, captured or compiled: what loads libraries or exports holds Python's lock for long
+REASON_S = DEAD_S + 1.0  # how long to look for who is lost or has ended, once a connection is gone
 SLOW_S = 1.0  # of silence, or until an answer, of a process that lives
 LOOK_S = 0.1
 MOST_LOOK_S = 2 * LOOK_S  # between two looks; what is above it, this process stood still or waited for a core
@@ -234,7 +235,8 @@ class Heart:
     def watched(self, work: Callable[[], T], fault: Callable[[], TrainingError | None] | None = None) -> T:
         """Return what some work gives that may wait for others, or raise a fault as soon as there is one.
 
-        That is, unless told otherwise, that somebody is lost.
+        That is, unless told otherwise, that somebody is lost. What breaks a connection is known a little later than
+        that it broke: a store goes with its host, and gloo does not say with whom it was.
         """
         look = fault or (lambda: self.fault(range(self.size)))
         found: list[T] = []
@@ -252,9 +254,22 @@ class Heart:
         while not is_done.wait(LOOK_S):
             if found_fault := look():
                 raise found_fault
+        if faults and isinstance(faults[0], RuntimeError):
+            reason = f"the ranks cannot be connected: {' '.join(str(faults[0]).split())[:200]}"
+            raise self.awaited(look) or TrainingError(reason) from None
         if faults:
             raise faults[0]
         return found[0]
+
+    def awaited(self, fault: Callable[[], TrainingError | None]) -> TrainingError | None:
+        """Return why a connection is gone, as soon as that is known; nothing where it is not heard of."""
+        deadline = time.monotonic() + REASON_S
+        while time.monotonic() < deadline:
+            if found := fault():
+                return found
+            self.beat()  # a process that has ended refuses it
+            time.sleep(LOOK_S / 2)
+        return None
 
     def beat(self) -> None:
         """Show a sign of life now: goes in any thread, and waits for nobody."""

@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 from torch.distributed.rendezvous import rendezvous
 
 from hyperplace.errors import HostLost, HyperplaceError, TrainingError
-from hyperplace.runtime.addresses import INTERFACE
+from hyperplace.runtime.addresses import INTERFACE, MASTER
 from hyperplace.runtime.heartbeat import END, LOST, Heart
 from hyperplace.runtime.processes import ABORT, NEVER, POLL_S, default_store
 
@@ -105,10 +105,13 @@ def _met(store: Store, number: int, size: int) -> Heart:
     """Return this process's signs of life once all have come, or raise what keeps one of them from it."""
     lobby = PrefixStore("hyperplace lobby", store)
     heart = Heart(number, size)
-    if missing := _interface_fault():
-        lobby.compare_set(ABORT, "", f"rank {number}: {missing}")
-    lobby.set(f"ready/{number}", heart.address)
-    heart.start([_awaited(lobby, other) for other in range(size)])
+    try:
+        if missing := _interface_fault():
+            lobby.compare_set(ABORT, "", f"rank {number}: {missing}")
+        lobby.set(f"ready/{number}", heart.address)
+        heart.start([_awaited(lobby, other) for other in range(size)])
+    except RuntimeError:  # before anybody shows signs of life
+        raise TrainingError(f"rank 0 on host {os.environ.get(MASTER)} was lost: the store is gone with it") from None
     atexit.register(heart.close)
     return heart
 

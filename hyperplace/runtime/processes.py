@@ -22,7 +22,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 
 from hyperplace.errors import TrainingError
-from hyperplace.runtime.heartbeat import DEAD_S, END, Heart
+from hyperplace.runtime.heartbeat import END, Heart
 
 ABORT = "abort"  # the store's key for why a run did not begin
 MOST_ENDS = 8  # of trainers that are still said
@@ -34,7 +34,6 @@ ABORT_S = timedelta(milliseconds=1)
 CLOCK_ROUNDS = 20
 LOOK_S = 0.2
 PATIENCE_S = 4.0  # before whoever waits for others says so
-REASON_S = DEAD_S + 1.0  # how long to look for who is lost or has ended, once a connection is gone
 CONTROL_TAG = 2**31 - 1
 HEAD_BYTES = 64  # the call and the length of what follows
 
@@ -81,15 +80,16 @@ class Processes:
 
     def met(self, call: str, text: str) -> list[str]:
         """Return what all say in the store; goes while the run begins."""
-        self._store.set(f"{call}/{self.number}", text)
-        return self._watched(lambda: [self._awaited(call, number) for number in range(self.size)])
+
+        def said() -> list[str]:
+            self._store.set(f"{call}/{self.number}", text)
+            return [self._awaited(call, number) for number in range(self.size)]
+
+        return self._watched(said)
 
     def connect(self) -> None:
         """Connect everybody with everybody."""
-        try:
-            self.group = self._watched(lambda: ProcessGroupGloo(self._store, self.number, self.size, NEVER))
-        except RuntimeError as fault:  # of gloo, which does not say with whom
-            raise self.reason(f"the ranks cannot be connected: {' '.join(str(fault).split())[:200]}") from None
+        self.group = self._watched(lambda: ProcessGroupGloo(self._store, self.number, self.size, NEVER))
 
     def _watched(self, work: Callable[[], T]) -> T:
         return self.heart.watched(work, self.fault)
@@ -216,13 +216,8 @@ class Processes:
 
     def reason(self, otherwise: str) -> TrainingError:
         """Return who is lost, or what one has said, once a connection is gone; where nothing is heard, other words."""
-        deadline = time.monotonic() + REASON_S
-        while time.monotonic() < deadline and not self.has_left:
-            if fault := self.fault():
-                return fault
-            self.heart.beat()  # a process that has ended refuses it
-            time.sleep(POLL_S)
-        return TrainingError(otherwise)
+        found = None if self.has_left else self.heart.awaited(self.fault)
+        return found or TrainingError(otherwise)
 
     def gather(self, call: str, content: Any) -> list[Any]:
         if self.number:

@@ -26,6 +26,7 @@ from hyperplace.runtime.runnable import Runnable
 from hyperplace.runtime.saved import Saved
 from hyperplace.runtime.state import State, StateNames
 from hyperplace.runtime.structure import checked, filled, rows_fed
+from hyperplace.runtime.transport import Stopped
 from hyperplace.runtime.transport.distributed import loss_part, made_transport
 from hyperplace.runtime.weights import Staleness, Training
 from hyperplace.runtime.world import Alone, World
@@ -185,7 +186,11 @@ class Trainer:
 
     def _know(self, batch: int) -> None:
         """Learn the loss of a finished mini-batch, where it was not known at once."""
-        loss = self._transport.loss(batch)
+        try:
+            loss = self._transport.loss(batch)
+        except Stopped:
+            self._check_open()
+            raise TrainingError("the trainer was stopped while a loss was on its way") from None
         if loss is not None:
             self._progress.tell(Lost(batch, loss))
 

@@ -3,15 +3,19 @@
 import json
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 from ranks import LIMIT_S, free_port, lines, run, run_each, started
 
-from hyperplace.errors import HostLost
+from hyperplace.errors import HostLost, TrainingError
 from hyperplace.runtime import heartbeat
 from hyperplace.runtime.buddies import packed, unpacked
+from hyperplace.runtime.commands import Update
 from hyperplace.runtime.heartbeat import Heart
+from hyperplace.runtime.transport import Stopped
+from hyperplace.runtime.transport.distributed import Network
 
 
 @pytest.fixture
@@ -49,10 +53,7 @@ def test_what_one_says_all_hear_until_it_is_forgotten(hearts):
 
 
 def test_a_process_that_has_ended_is_named_by_all_at_once(hearts):
-    hearts[1]._is_over.set()  # as if killed: nothing more is said, and its ports are nobody's
-    hearts[1]._thread.join()
-    for peer in hearts[1]._peers.values():
-        peer.socket.close()
+    ended(hearts[1])
     assert until(lambda: hearts[0].lost and hearts[2].lost) < 1.0
     for heart in (hearts[0], hearts[2]):
         fault = heart.fault(range(3))
@@ -98,6 +99,48 @@ def test_time_in_which_this_process_could_not_listen_is_no_silence(hearts):
     for _ in range(int(heartbeat.DEAD_S / heartbeat.LOOK_S) + 1):
         hearts[0]._judge(time.monotonic(), heartbeat.MOST_LOOK_S)
     assert 1 in hearts[0].lost
+
+
+def ended(heart):
+    """Let signs of life end as if the process were killed: nothing more is said, and its ports are nobody's."""
+    heart._is_over.set()
+    heart._thread.join()
+    for peer in heart._peers.values():
+        peer.socket.close()
+
+
+def test_a_broken_store_is_told_as_the_loss_of_its_host(hearts):
+    """Killed at the start, the rank that has the store was a DistNetworkError for the others: a broken pipe."""
+
+    def ask():
+        ended(hearts[0])
+        raise RuntimeError("Broken pipe")
+
+    with pytest.raises(HostLost, match=r"rank 0 on host .* its process has ended"):
+        hearts[1].watched(ask)
+
+
+def test_a_connection_that_breaks_while_all_live_is_no_loss(hearts, monkeypatch):
+    monkeypatch.setattr(heartbeat, "REASON_S", 0.2)
+
+    def ask():
+        raise RuntimeError("no route to host")
+
+    with pytest.raises(TrainingError, match="the ranks cannot be connected: no route to host"):
+        hearts[1].watched(ask)
+
+
+def test_who_is_stopped_while_it_asks_for_messages_hears_why_later(monkeypatch):
+    """Where another rank failed at that moment, step() raised what only ranks know: Stopped, without a word."""
+    network = object.__new__(Network)
+    network._threads = SimpleNamespace(is_stopped=False)
+
+    def post(expected):
+        raise Stopped
+
+    monkeypatch.setattr(network, "_expected", lambda command: [None], raising=False)
+    monkeypatch.setattr(network, "_post", post, raising=False)
+    network.announce(Update(0))
 
 
 def test_who_leaves_says_why_to_the_last(hearts):

@@ -7,8 +7,9 @@ that are dropped for good or for 2 s, and a card that is down), the rank that it
 mini-batch, or at a random one and some time later, within a checkpoint or a prediction maybe), a schedule, a plan, two
 or three ranks, and whether it is to be outlived. Then the weights after a further 50 mini-batches must be, bit for bit,
 those of a run that is restarted by hand from the same update on the same plan for those who are left: that one runs on
-threads, from a checkpoint of a run without faults. Rows are added to the file, one per case. Several jobs run cases
-side by side, each on hosts of its own: most of a case is waiting, for silence to be long enough.
+threads, from a checkpoint of a run without faults. Rows are added to the file, one per case, and a later call goes on
+where this one was stopped, with what was wrong again. Several jobs run cases side by side, each on hosts of its own:
+most of a case is waiting, for silence to be long enough.
 """
 
 import argparse
@@ -63,7 +64,7 @@ def drawn(seed, kinds):
         "k": k,
         "rank": 0 if kind == "disk" else draw.randrange(k),
         "batch": batch,
-        "later_s": 1.0 if batch == START else 0.05,
+        "later_s": 0.3 if batch == START else 0.05,  # a start takes half a second
         "plan": draw.choice(PLANS),
         "schedule": draw.choice(("sync", "async")),
         "in_flight": draw.choice((1, 2, 4)),
@@ -287,6 +288,19 @@ def table(rows):
     return text
 
 
+def left_of(seeds, path):
+    """Return the cases that are not in the file yet; those that were wrong leave it, and are run again."""
+    if not (path and path.exists()):
+        return list(seeds)
+    with path.open(newline="") as file:
+        right = [row for row in csv.DictReader(file) if not row["wrong"]]
+    path.unlink()
+    for row in right:
+        written(path, row)
+    known = {int(row["seed"]) for row in right}
+    return [seed for seed in seeds if seed not in known]
+
+
 def swept(seeds, path, *, is_loopback):
     """Run some cases on hosts of their own; return how many were wrong."""
     num_wrong = 0
@@ -330,7 +344,8 @@ def main():
     options.add_argument("--loopback", action="store_true", help="no emulated hosts")
     given = options.parse_args()
     capture_once()
-    cases = [range(given.seed + job, given.seed + given.count, given.jobs) for job in range(given.jobs)]
+    seeds = left_of(range(given.seed, given.seed + given.count), given.out)
+    cases = [seeds[job :: given.jobs] for job in range(given.jobs)]
     jobs = [forked(lambda own=own: swept(own, given.out, is_loopback=given.loopback)) for own in cases]
     codes = [os.waitstatus_to_exitcode(os.waitpid(job, 0)[1]) for job in jobs]
     return max(codes)

@@ -109,8 +109,9 @@ class Network:
             self._rows[command.batch.number] = command.batch.num_rows
             if command.batch.autocasts:
                 self._typed.add(command.batch.number)
-        for expected in self._expected(command):
-            self._post(expected)
+        with suppress(Stopped):  # meanwhile: nothing will come, and whoever waits for the command is told why
+            for expected in self._expected(command):
+                self._post(expected)
 
     def _expected(self, command: Command) -> Iterator[Expected]:
         match command:
