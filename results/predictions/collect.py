@@ -14,8 +14,10 @@ from itertools import combinations
 from pathlib import Path
 from statistics import median
 
-ABOUT = """Predictions of benches with a row for all hosts at once are at the pace of their own run, the others at that
-of their profiles. Half rows, that pace and `message_s` were added after some of these rows had been seen.
+ABOUT = """Predictions are at the pace of their own run. Half rows, that pace and `message_s` were added after rows of
+these same models had been seen. Here are the benches made since malloc keeps what is freed; those of AlexNet, threads
+and 100 Mbit/s are older, with predictions in their own tables. Only `vgg16-hosts` was timed without a pause before
+the clock ran, which costs plans with a loop between parts (hybrid, coarse, fine) up to a quarter.
 """
 APART = 1.10  # methods that differ by less are not put in order
 
