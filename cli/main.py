@@ -15,6 +15,7 @@ import typer
 from hyperplace import __version__
 from hyperplace.allocator import keep_memory
 from hyperplace.errors import HyperplaceError, UsageError
+from hyperplace.processor import take_turns
 
 from .average import average
 from .bench import bench
@@ -101,6 +102,7 @@ def main() -> None:
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     atexit.register(_flush_stdout)
     keep_memory()
+    take_turns()
     try:
         app()
         code: Any = 0

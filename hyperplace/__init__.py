@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         save_plan,
         schedule,
         simulate,
+        take_turns,
     )
     from hyperplace.report.progress import progress
 
@@ -66,6 +67,7 @@ __all__ = [
     "save_plan",
     "schedule",
     "simulate",
+    "take_turns",
 ]
 __version__ = "0.1.0"
 

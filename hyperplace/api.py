@@ -26,6 +26,7 @@ from hyperplace.files.program import parse_program
 from hyperplace.files.write import read_text, write_text
 from hyperplace.placing import place
 from hyperplace.planning import Placement, capture, graph_for, partition, place_graph, profile, run, settled
+from hyperplace.processor import take_turns
 from hyperplace.replanning import corrected
 from hyperplace.search import Watch
 from hyperplace.steps.build import build
@@ -88,6 +89,7 @@ __all__ = [
     "settled",
     "simulate",
     "sweep",
+    "take_turns",
     "time_bound",
 ]
 

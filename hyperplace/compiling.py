@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hyperplace.errors import ModelError, TrainingError, UsageError
-from hyperplace.planning import graph_for, heard_plan, plan_of_fewer, told_plan
+from hyperplace.planning import heard_plan, plan_of_fewer, told_plan
+from hyperplace.recapturing import planned_graph
 from hyperplace.steps.emit import emit
 from hyperplace.steps.lower import lower as lower_step
 from hyperplace.steps.schedule import schedule
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from hyperplace.runtime.processes import Processes
     from hyperplace.runtime.weights import AverageFactory, OptimizerFactory, SchedulerFactory
     from hyperplace.runtime.world import World
-
-MOST_ELEMENTS = 2**31  # of the sample that a plan's model is captured with
 
 
 def lower(model: "nn.Module", plan: Plan, profile: Profile | None = None, *, sample: Any = None) -> Program:
@@ -349,27 +347,6 @@ def load_checkpoint(trainer: "Trainer | Survivor", path: str | Path) -> dict[str
     from hyperplace.runtime import load_checkpoint as load
 
     return load(trainer, path)
-
-
-def planned_graph(model: "nn.Module", plan: Plan, sample: Any = None, *, tries_uses: bool = False) -> Graph:
-    """Return the model captured with inputs of the planned shapes, as the plan's settings want it."""
-    return graph_for(plan.settings, model, _sample(model, plan, sample), tries_uses=tries_uses)
-
-
-def _sample(model: "nn.Module", plan: Plan, sample: Any) -> Any:
-    """Return inputs of the planned shapes, in the model's own precision: nothing is computed with them."""
-    import torch
-
-    if sample is not None:
-        return sample
-    elements = sum(plan.settings.batch * prod(shape) for shape in plan.inputs)
-    if elements > MOST_ELEMENTS:
-        raise UsageError(
-            f"a mini-batch of the plan has {elements} numbers, more than {MOST_ELEMENTS}; plan for fewer rows"
-        )
-    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    return tuple(torch.empty(plan.settings.batch, *shape, dtype=dtype, device=device) for shape in plan.inputs)
 
 
 def micro_batches_for(graph: Graph, plan: Plan) -> int:

@@ -28,10 +28,13 @@ class HyperplaceError(Exception):
 
 
 def _one_line(message: str) -> str:
-    """Return a message without its middle where that is long, and with what no terminal should see escaped."""
-    if len(message) > MOST_CHARACTERS:
-        message = f"{message[: MOST_CHARACTERS // 2]}...{message[-MOST_CHARACTERS // 4 :]}"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+    """Return a message with what no terminal should see escaped, and without its middle where that is long."""
+    if len(message) > 2 * MOST_CHARACTERS:  # a file's whole content is not worth escaping
+        message = message[:MOST_CHARACTERS] + message[-MOST_CHARACTERS:]
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+    if len(line) > MOST_CHARACTERS:
+        line = f"{line[: MOST_CHARACTERS // 2]}...{line[-MOST_CHARACTERS // 4 :]}"
+    return line
 
 
 class UsageError(HyperplaceError):

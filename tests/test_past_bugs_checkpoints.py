@@ -108,6 +108,28 @@ def test_a_malformed_checkpoint_is_refused_before_anything_is_replaced(what, tmp
         assert trainer.num_batches == 1
 
 
+IN_PLACE_OF_LISTS = {
+    "a tensor for a piece": lambda shard: shard["pieces"].update(a=MANY),
+    "a tensor for a shape": lambda shard: shard["pieces"]["a"].__setitem__(1, MANY),
+}
+MANY = torch.zeros(1).expand(2**40)  # a few bytes in a file
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("what", IN_PLACE_OF_LISTS)
+def test_a_shard_with_a_tensor_in_place_of_a_list(what, tmp_path):
+    """It was taken apart into its numbers: five gigabytes and more for a file of four thousand bytes."""
+    with adam_trainer() as trainer:
+        trainer.step(X, Y).item()
+        save_checkpoint(trainer, tmp_path / "c", sharded=True)
+        path = next((tmp_path / "c").glob("part-0-*"))
+        shard = torch.load(path, weights_only=True)
+        IN_PLACE_OF_LISTS[what](shard)
+        torch.save(shard, path)
+        with pytest.raises(FileError, match="is not a list of"):
+            load_checkpoint(trainer, tmp_path / "c")
+
+
 FULL = """
 import resource, signal, sys
 sys.path.insert(0, {folder!r})

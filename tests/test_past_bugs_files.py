@@ -20,6 +20,7 @@ from hyperplace.files.profile import parse_profile, profile_text
 from hyperplace.files.write import read_text, write_text
 from hyperplace.steps.partition import sandbox
 from hyperplace.values.profile import LayerCost, Profile, Work
+from hyperplace.values.program import Message, PartProgram, Piece, Program, Receive, Segment, Send
 from hyperplace.values.timeline import Event, Timeline
 
 CLI = (sys.executable, "-c", "from hyperplace.cli import main; main()")
@@ -182,3 +183,36 @@ def test_a_large_file_is_refused_before_it_is_read(tmp_path):
         file.truncate(2**40)
     with pytest.raises(FileError, match="more than 256 MiB"):
         read_text(tmp_path / "plan.json")
+
+
+def test_a_message_of_bytes_that_no_terminal_shows():
+    """It was cut to 1,500 characters, each of which was then escaped into four."""
+    with pytest.raises(UsageError) as caught:
+        load_cluster("1\0" * 5000 + "x1@1gbit")
+    assert len(str(caught.value)) < 1600
+
+
+PROGRAM_FAULTS = {
+    "segments that wait for each other": (
+        {
+            "parts": (
+                PartProgram(segments=(Segment("s0", (Receive(1),), (Send(0),)),)),
+                PartProgram(segments=(Segment("s0", (Receive(0),), (Send(1),)),)),
+            ),
+            "messages": (Message(0, "a", 0, 1, (1,)), Message(1, "b", 1, 0, (1,))),
+        },
+        r"in a circle: s0 of part \d -> s0 of part \d -> s0 of part \d",
+    ),
+    "a tensor of two shapes": (
+        {"parts": (PartProgram({"a": Piece("a", (2, 2))}), PartProgram({"b": Piece("a", (4,))}))},
+        r"a is float32 of \(2, 2\) and float32 of \(4,\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", PROGRAM_FAULTS)
+def test_an_edited_program(what):
+    """Both were found by nobody before the schedule, or the trainer, ended in an AssertionError or a ValueError."""
+    tables, said = PROGRAM_FAULTS[what]
+    with pytest.raises(UsageError, match=said):
+        Program("net", ((1,),), batch=1, **tables)

@@ -10,8 +10,9 @@ from torch import nn
 from torch.nn import functional as F
 
 import hyperplace
-from hyperplace.errors import FileError
-from hyperplace.files.plan import parse_plan, plan_text
+from hyperplace.api import check_plan
+from hyperplace.errors import FileError, UsageError
+from hyperplace.files.plan import parse_draft, parse_plan, plan_text
 
 
 class Net(nn.Module):
@@ -161,5 +162,15 @@ def test_a_value_nested_too_deep_to_be_shown():
 def test_a_plan_for_another_precision():
     """A plan made in float32 and trained in float64 moved twice the bytes it named."""
     plan = parse_plan(made("coarse", "layerwise"), "plan.json")
-    with pytest.raises(hyperplace.errors.UsageError, match=r"has parameter_bytes \d+, the model \d+"):
+    with pytest.raises(UsageError, match=r"has parameter_bytes \d+, the model \d+"):
         hyperplace.generate(Net().double(), plan)
+
+
+def test_bytes_that_no_precision_explains():
+    """Half the bytes of one layer were taken for those of autocast: the run moved more than the plan said."""
+    data = plan_data("coarse", "layerwise")
+    layer = next(one for one in data["layers"] if one["name"] == data["transfers"][-1]["layer"])
+    layer["facts"]["map_bytes"] //= 4
+    plan, _ = check_plan(parse_draft(json.dumps(data), "plan.json"))
+    with pytest.raises(UsageError, match=r"has map_bytes \d+, the model \d+, and torch.autocast is not why"):
+        hyperplace.generate(Net(), plan)

@@ -27,7 +27,9 @@ from hyperplace.values.surviving import survive_cost
 from hyperplace.values.timeline import Timeline
 
 MOST_HOSTS = 64
-SYNC_WARM_UP = 2  # the first mini-batch finds out shapes and makes buffers
+# The first mini-batch finds out shapes and makes buffers. In async those that fill the pipe take as long as it is, the
+# first time seconds: only one after them tells how many fit into a turn.
+SYNC_WARM_UP, PACED = 2, 2
 PIPELINES = (("torch GPipe", GPIPE), ("torch 1F1B", ONE_F_ONE_B))
 MICRO_BATCHES = (2, 4, 8)
 AUTO_KIND: Kind = ("auto", AUTO, "auto")
@@ -92,7 +94,7 @@ class HostContender:
     @property
     def warm_up(self) -> int:
         """Mini-batches before the clock runs."""
-        return self.entry.in_flight + 1 if self.row.schedule == ASYNC else SYNC_WARM_UP
+        return self.entry.in_flight + PACED if self.row.schedule == ASYNC else SYNC_WARM_UP
 
     def finished(self) -> BenchRow:
         """Return the row with its figures."""

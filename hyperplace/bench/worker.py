@@ -46,6 +46,7 @@ from hyperplace.bench.outside import DataParallel, Pipeline
 from hyperplace.files.cluster import cluster_text, read_cluster
 from hyperplace.files.timeline import timeline_text
 from hyperplace.models import load_model
+from hyperplace.processor import take_turns
 from hyperplace.runtime import Survivor, Trainer
 from hyperplace.runtime.probe import probe
 from hyperplace.training.learner import PlainLearner
@@ -58,7 +59,8 @@ def main() -> None:
     """Serve jobs from stdin until it ends."""
     start = Start.parse(sys.argv[1])
     _die_with_parent()
-    keep_memory()  # for all contenders alike
+    keep_memory()  # for all contenders alike, as is the next
+    take_turns()
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever else is printed must not stand between replies
     torch.set_num_threads(1)

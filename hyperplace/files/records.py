@@ -7,13 +7,16 @@ files from before it are read, and those that do not need it are what they were.
 
 import json
 import types
+from collections.abc import Callable
 from dataclasses import Field, fields, is_dataclass
-from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from functools import cache, partial
+from itertools import repeat
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from hyperplace.errors import FileError, HyperplaceError
 
 T = TypeVar("T")
+Reader = Callable[[Any], Any]  # from plain data to a value
 _HUGE = 1e300  # JSON knows no limit; a number past this is no measurement of ours
 _LONG = 2**63  # nor is a whole number past this a count; Python's may be too long even to be printed
 
@@ -50,7 +53,9 @@ def parse_record(text: str, name: str, cls: type[T], kind: str, version: int, *,
     if found != version:
         raise FileError(f"{name}: {kind} version {found!r} cannot be read, only {version}; {remedy}")
     try:
-        return _record(cls, data, kind)
+        return cast(T, _reader(cls)(data))  # type: ignore[arg-type]
+    except _Misfit as misfit:
+        raise FileError(f"{name}: {kind}{misfit.said}") from None
     except FileError as fault:
         raise FileError(f"{name}: {fault}") from None
     except HyperplaceError as fault:
@@ -61,48 +66,92 @@ def _refuse_constant(text: str) -> float:
     raise ValueError(f"{text} is not a number")
 
 
-def _record(cls: type[T], data: Any, where: str) -> T:
-    if not isinstance(data, dict):
-        raise FileError(f"{where} must be an object, not {_shown(data)}")
-    hints = _hints(cls)  # type: ignore[arg-type]
-    names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
-    later = {one.name for one in fields(cls) if _is_later(one) and one.name not in data}  # type: ignore[arg-type]
-    if missing := [name for name in names if name not in data and name not in later]:
-        raise FileError(f"{where} has no {missing[0]!r}")
-    if unknown := [name for name in data if name not in names]:
-        raise FileError(f"{where} has an unknown entry {unknown[0]!r}")
-    return cls(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in names if name in data})
+class _Misfit(Exception):
+    """What is wrong with an entry; whoever it passes on its way out says where."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(said)
+        self.said = said
+
+    def at(self, place: str) -> "_Misfit":
+        """Return the same as seen from one further out."""
+        return _Misfit(place + self.said)
 
 
 @cache
-def _hints(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls)
-
-
-def _value(hint: Any, data: Any, where: str) -> Any:
+def _reader(hint: Any) -> Reader:
+    """Return what makes a value of a type from plain data: found once, for a file may have many thousands of them."""
     if is_dataclass(hint):
-        return _record(hint, data, where)  # type: ignore[arg-type]
+        return _record_reader(hint)  # type: ignore[arg-type]
     if get_origin(hint) is tuple:
-        return _tuple(get_args(hint), data, where)
+        return _tuple_reader(get_args(hint))
     if get_origin(hint) in (Union, types.UnionType):
-        return None if data is None else _value(next(h for h in get_args(hint) if h is not type(None)), data, where)
-    if hint is float and isinstance(data, int | float) and not isinstance(data, bool) and abs(data) < _HUGE:
+        inner = _reader(next(one for one in get_args(hint) if one is not type(None)))
+        return lambda data: None if data is None else inner(data)
+    return {float: _float, int: _int}.get(hint) or partial(_simple, hint)
+
+
+def _record_reader(cls: type) -> Reader:
+    hints = get_type_hints(cls)
+    readers = {one.name: _reader(hints[one.name]) for one in fields(cls)}
+    required = [one.name for one in fields(cls) if not _is_later(one)]
+
+    def read(data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise _Misfit(f" must be an object, not {_shown(data)}")
+        if missing := [name for name in required if name not in data]:
+            raise _Misfit(f" has no {missing[0]!r}")
+        values = {}
+        for name, entry in data.items():
+            if name not in readers:
+                raise _Misfit(f" has an unknown entry {name!r}")
+            try:
+                values[name] = readers[name](entry)
+            except _Misfit as misfit:
+                raise misfit.at(f".{name}") from None
+        return cls(**values)
+
+    return read
+
+
+def _tuple_reader(hints: tuple[Any, ...]) -> Reader:
+    of_any_length = hints[-1] is Ellipsis
+    readers = [_reader(hint) for hint in hints if hint is not Ellipsis]
+
+    def read(data: Any) -> Any:
+        if not isinstance(data, list):
+            raise _Misfit(f" must be a list, not {_shown(data)}")
+        if not of_any_length and len(readers) != len(data):
+            raise _Misfit(f" must have {len(readers)} entries, not {len(data)}")
+        values: list[Any] = []
+        try:
+            for reader, item in zip(repeat(readers[0]) if of_any_length else readers, data, strict=False):
+                values.append(reader(item))
+        except _Misfit as misfit:
+            raise misfit.at(f"[{len(values)}]") from None
+        return tuple(values)
+
+    return read
+
+
+def _float(data: Any) -> float:
+    if isinstance(data, int | float) and not isinstance(data, bool) and abs(data) < _HUGE:
         return float(data)
-    if hint is int and type(data) is int and abs(data) >= _LONG:
-        raise FileError(f"{where} is {_shown(data)}, more than any count of ours")
-    if type(data) is not hint or hint is float:
-        raise FileError(f"{where} must be {hint.__name__}, not {_shown(data)}")
+    raise _Misfit(f" must be float, not {_shown(data)}")
+
+
+def _int(data: Any) -> int:
+    if type(data) is not int:
+        raise _Misfit(f" must be int, not {_shown(data)}")
+    if abs(data) >= _LONG:
+        raise _Misfit(f" is {_shown(data)}, more than any count of ours")
     return data
 
 
-def _tuple(hints: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
-    if not isinstance(data, list):
-        raise FileError(f"{where} must be a list, not {_shown(data)}")
-    if hints[-1] is Ellipsis:
-        return tuple(_value(hints[0], item, f"{where}[{i}]") for i, item in enumerate(data))
-    if len(hints) != len(data):
-        raise FileError(f"{where} must have {len(hints)} entries, not {len(data)}")
-    return tuple(_value(hint, item, f"{where}[{i}]") for i, (hint, item) in enumerate(zip(hints, data, strict=True)))
+def _simple(kind: type, data: Any) -> Any:
+    if type(data) is not kind:
+        raise _Misfit(f" must be {kind.__name__}, not {_shown(data)}")
+    return data
 
 
 def _shown(data: Any) -> str:

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from hyperplace.allocator import keep_memory
 from hyperplace.errors import HyperplaceError
 from hyperplace.files.write import open_whole
+from hyperplace.processor import take_turns
 from hyperplace.runtime.joining import joined
 from hyperplace.runtime.meeting import met_world
 from hyperplace.runtime.run_settings import SCHEDULES, RunSettings
@@ -30,6 +31,7 @@ def main(runnable: Runnable) -> None:
     program = runnable.program
     options = _options(program)
     keep_memory()
+    take_turns()
     try:
         with joined():
             _run(runnable, options)

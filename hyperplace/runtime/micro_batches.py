@@ -8,7 +8,7 @@ from torch import Tensor
 from hyperplace.errors import UsageError
 from hyperplace.runtime.commands import Batch
 from hyperplace.runtime.precision import autocasts
-from hyperplace.values.program import Program
+from hyperplace.values.program import Program, piece_rows
 
 
 def micro_batches(program: Program, inputs: Sequence[Tensor], target: Any, *, first: int, most: int) -> list[Batch]:
@@ -35,12 +35,6 @@ def _num_pieces(program: Program, rows: int, target: Any, *, most: int) -> int:
     if isinstance(target, Tensor) and not target.is_floating_point() and not target.is_complex() and (target < 0).any():
         return 1
     pieces = min(most, rows)
-    while pieces > 1 and _smallest(rows, pieces) < program.rows[0]:
+    while pieces > 1 and piece_rows(rows, pieces)[-1] < program.rows[0]:
         pieces -= 1
     return pieces
-
-
-def _smallest(rows: int, pieces: int) -> int:
-    """Return the rows of the last piece that torch.chunk makes."""
-    size = -(-rows // pieces)
-    return rows % size or size

@@ -83,8 +83,17 @@ def merged(state: State, shards: Sequence[Shard], wanted: Set[str] | None = None
 
 
 def _pieces(shard: Shard) -> dict[str, Piece]:
-    entries = shard["pieces"].items()
-    return {attribute: Piece(name, tuple(shape), index, dtype) for attribute, (name, shape, index, dtype) in entries}
+    return {attribute: _piece(entry) for attribute, entry in shard["pieces"].items()}
+
+
+def _piece(entry: Any) -> Piece:
+    """Return a piece; a tensor in place of a list would be taken apart into as many numbers as its file claims."""
+    if not (isinstance(entry, list) and len(entry) == 4):
+        raise TypeError("a piece is not a list of name, shape, index and dtype")
+    name, shape, index, dtype = entry
+    if not (isinstance(shape, list) and all(isinstance(size, int) for size in shape)):
+        raise TypeError("a shape is not a list of whole numbers")
+    return Piece(name, tuple(shape), index, dtype)
 
 
 def _optimizer(shards: Sequence[Shard], wanted: Set[str]) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from math import prod
 from typing import Any
 
@@ -22,6 +23,8 @@ ITEM_BYTES = {"float64": 8, "int64": 8, "complex64": 8, "float32": 4, "int32": 4
 ITEM_BYTES |= {"float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
 ITEM_BYTES |= {"uint16": 2, "uint32": 4, "uint64": 8, "complex32": 4}
 ITEM_BYTES |= {f"float8_{kind}": 1 for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")}
+
+MOST_BYTES = 2**63
 
 ATTRIBUTE = re.compile(r"\bself\.(\w+)")  # of a part, in the code of a step
 
@@ -58,6 +61,12 @@ class Message:
 def rows_at(rows: Range, num_rows: int, batch: int) -> int:
     """Return how many rows of a mini-batch stand for planned ones."""
     return rows[1] * num_rows // batch - rows[0] * num_rows // batch
+
+
+def piece_rows(rows: int, pieces: int) -> tuple[int, ...]:
+    """Return the rows of the micro-batches that so many rows are cut into: as torch.chunk does, perhaps in fewer."""
+    size = -(-rows // pieces)
+    return tuple(min(size, rows - begin) for begin in range(0, rows, size))
 
 
 @dataclass(frozen=True)
@@ -271,7 +280,7 @@ class Program:
     predicts: bool = True  # the model does the same in evaluation mode
 
     def __post_init__(self) -> None:
-        if faults := list(self._faults()):
+        if faults := list(self._faults()) or list(_circle_faults(self.parts)):
             raise UsageError("not a program: " + "; ".join(faults))
 
     def __repr__(self) -> str:
@@ -279,8 +288,9 @@ class Program:
         return f"Program({self.name}, {len(self.parts)} parts, {segments} segments, {len(self.messages)} messages)"
 
     def _faults(self) -> Iterator[str]:
-        if self.batch < 1:
-            yield f"batch {self.batch} has no rows"
+        if not 1 <= self.batch <= MOST_BYTES:
+            yield f"batch {self.batch} has no rows, or more than there can be"
+            return
         for number, message in enumerate(self.messages):
             if message.number != number:
                 yield f"message {message.name} has the number {message.number} in place {number}"
@@ -288,6 +298,10 @@ class Program:
                 yield f"message {message.name} goes from part {message.source} to {message.target}"
             if message.dtype not in ITEM_BYTES:
                 yield f"message {message.name} has the unknown dtype {message.dtype}"
+            elif message.num_bytes(self.batch, self.batch) >= MOST_BYTES:
+                yield f"message {message.name} is larger than any memory"
+            if message.rows is not None and not 0 <= message.rows[0] < message.rows[1] <= self.batch:
+                yield f"message {message.name} has rows {message.rows[0]}:{message.rows[1]}, outside 0:{self.batch}"
         sent = [(p, give.message) for p, part in enumerate(self.parts) for give in _sends(part)]
         if sorted(sent) != sorted((message.source, message.number) for message in self.messages):
             yield "not every message is sent once, by its source"
@@ -296,6 +310,7 @@ class Program:
             yield "not every message is received, by its target"
         for p, part in enumerate(self.parts):
             yield from _part_faults(p, part, len(self.parts))
+        yield from _tensor_faults(self.parts)
 
     @property
     def total_work(self) -> float:
@@ -318,6 +333,39 @@ def _receives(part: PartProgram) -> Iterator[Receive]:
     return (take for segment in part.segments for take in segment.takes if isinstance(take, Receive))
 
 
+def _tensor_faults(parts: tuple[PartProgram, ...]) -> Iterator[str]:
+    """Say which tensor of the model has two shapes or dtypes: all pieces are of one."""
+    known: dict[str, Piece] = {}
+    for part in parts:
+        for piece in (*part.weights.values(), *part.buffers.values()):
+            first = known.setdefault(piece.name, piece)
+            if (first.shape, first.dtype) != (piece.shape, piece.dtype):
+                yield f"{piece.name} is {first.dtype} of {first.shape} and {piece.dtype} of {piece.shape}"
+
+
+def _circle_faults(parts: tuple[PartProgram, ...]) -> Iterator[str]:
+    """Say where segments wait for each other in a circle, through messages that are all sent and received."""
+    segments = {(p, s): segment for p, part in enumerate(parts) for s, segment in enumerate(part.segments)}
+    maker: dict[tuple[int, str] | int, tuple[int, int]] = {}  # who makes what a part keeps, and every message
+    for (p, s), segment in segments.items():
+        for give in segment.gives:
+            if isinstance(give, Keep | Send):
+                maker[(p, give.name) if isinstance(give, Keep) else give.message] = (p, s)
+    needs = {
+        (p, s): {
+            maker[(p, take.name) if isinstance(take, Keep) else take.message]
+            for take in segment.takes
+            if isinstance(take, Keep | Receive)
+        }
+        for (p, s), segment in segments.items()
+    }
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as circle:
+        shown = " -> ".join(f"{segments[node].name} of part {node[0]}" for node in circle.args[1])
+        yield f"segments wait for each other in a circle: {shown}"
+
+
 def _part_faults(number: int, part: PartProgram, num_parts: int) -> Iterator[str]:
     made: set[str] = set()
     for segment in part.segments:
@@ -333,6 +381,9 @@ def _part_faults(number: int, part: PartProgram, num_parts: int) -> Iterator[str
                 code = f"{len(method.arguments)} arguments and {len(method.results)} results"
                 has = f"takes {counts[0]} and gives {counts[1]} tensors"
                 yield f"part {number} {has} in {segment.name}, whose method has {code}"
+    for name, piece in part.weights.items():
+        if "int" in piece.dtype or piece.dtype == "bool":
+            yield f"part {number} has the weight {name} of dtype {piece.dtype}, which has no gradient"
     for name, piece in (*part.weights.items(), *part.buffers.items()):
         if piece.dtype not in ITEM_BYTES:
             yield f"part {number} has {name} of the unknown dtype {piece.dtype}"

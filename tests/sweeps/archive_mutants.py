@@ -114,7 +114,7 @@ def _change(data, random):
         case 6:
             if isinstance(node[key], torch.Tensor) and node[key].numel() > MOST_NUMBERS:
                 node[key] = node[key].unsqueeze(0)
-            elif isinstance(node[key], torch.Tensor) and node[key].dtype in (torch.float32, torch.float64):
+            elif _is_dense(node[key]):
                 node[key] = random.choice(
                     (node[key].double(), -node[key], node[key].unsqueeze(0), node[key].clone().squeeze())
                 )
@@ -123,6 +123,12 @@ def _change(data, random):
             else:
                 for _ in range(random.choice((1, 150))):
                     node[key] = [node[key]] if random.random() < 0.5 else {"a": node[key]}
+
+
+def _is_dense(value):
+    """Say whether a value is a tensor of numbers that every operation below takes."""
+    is_tensor = isinstance(value, torch.Tensor)
+    return is_tensor and value.layout == torch.strided and value.dtype in (torch.float32, torch.float64)
 
 
 def _entries(content):

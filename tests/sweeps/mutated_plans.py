@@ -25,14 +25,15 @@ from budget import judged, watched
 from plan_mutants import mutant
 from program_cases import largest_difference, plain_step, planned, sgd
 
-from hyperplace.compiling import planned_graph
 from hyperplace.errors import HyperplaceError
 from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.files.program import parse_program
+from hyperplace.recapturing import planned_graph
 from hyperplace.runtime import RunSettings, Trainer, Training, runnable
 from hyperplace.steps.capture import capture
 from hyperplace.steps.emit import emit
 from hyperplace.steps.lower import lower
+from hyperplace.steps.lower.check import imprecise
 
 ROWS = 4
 GOOD = ("refused at load", "refused with the model", "refused with the inputs", "the same plan", "equal")
@@ -139,10 +140,12 @@ def plan_outcome(number, text):
 
 
 def _graph(name, plan):
-    """Return the graph that compile captures; only inputs that are not the model's own are captured again."""
+    """Return the graph that compile captures; what is not as with the model's own plans is captured again."""
     net, x, *_ = subject(name)
     if plan.inputs == (tuple(x.shape[1:]),) and plan.settings.batch < 2**20:
-        return graph_of(name, plan.settings.batch_norm)
+        graph = graph_of(name, plan.settings.batch_norm)
+        if not imprecise(graph, plan):
+            return graph
     return planned_graph(net, plan)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from typing import Any
 
 from hyperplace.errors import UsageError
 from hyperplace.values.derived import differences
@@ -78,16 +79,30 @@ def _fact_faults(graph: Graph, layer: Layer, planned: PlannedLayer) -> Iterator[
 
 def _wrong_facts(found: Facts, right: Facts) -> list[str]:
     """Return the names of the facts that are not the model's, in whatever precision either was captured."""
-    pairs = {
-        field.name: (getattr(found, field.name), getattr(right, field.name))
-        for field in fields(Facts)
-        if field.name not in ESTIMATES
-    }
+    return [name for name, (one, other) in _unlike(found, right).items() if not _may_be_precision(name, one, other)]
+
+
+def _unlike(found: Facts, right: Facts) -> dict[str, tuple[Any, Any]]:
+    """Return the facts that differ, but for estimates."""
+    names = [field.name for field in fields(Facts) if field.name not in ESTIMATES]
+    pairs = {name: (getattr(found, name), getattr(right, name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def imprecise(graph: Graph, plan: Plan) -> list[str]:
+    """Say which bytes of the plan are not the model's but could be in another precision, that of torch.autocast."""
+    if len(graph.layers) != len(plan.layers):
+        return []
     return [
-        name
-        for name, (one, other) in pairs.items()
-        if one != other and not (name in PRECISE and _is_of_other_precision(one, other))
+        f"the plan's layer {planned.name!r} has {name} {one}, the model {other}"
+        for layer, planned in zip(graph.layers, plan.layers, strict=True)
+        for name, (one, other) in _unlike(planned.facts, facts_of(graph, layer)).items()
+        if _may_be_precision(name, one, other)
     ]
+
+
+def _may_be_precision(name: str, one: Any, other: Any) -> bool:
+    return name in PRECISE and _is_of_other_precision(one, other)
 
 
 def _is_of_other_precision(one: int, other: int) -> bool:
