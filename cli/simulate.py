@@ -180,7 +180,7 @@ def _row(one: "Forecast") -> dict[str, Any]:
         "memory_bytes": [part.total for part in one.memory],
         "recompute": chosen_text(one.recompute),
         "lacks": one.lacks,
-        "moved_bytes": one.plan.metrics.training_volume_bytes,
+        "moved_bytes": one.moved_bytes,
     }
 
 

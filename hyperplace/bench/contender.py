@@ -113,10 +113,11 @@ class Planned:
         row = BenchRow(self.name, schedule, self.k, 1, settings.batch, note=self.note)
         if self.plan is None or self.program is None:
             return row
+        flow = self.flow(schedule, settings, cluster)
         return replace(
             row,
-            predicted_bytes=self.plan.metrics.training_volume_bytes,
-            predicted_us=predicted_us(self.program.program, self.flow(schedule, settings, cluster)),
+            predicted_bytes=self.plan.moved_in(flow.micro_batches).total(),
+            predicted_us=predicted_us(self.program.program, flow),
         )
 
     def flow(self, schedule: str, settings: BenchSettings, cluster: Cluster | None = None) -> RunSettings:

@@ -61,9 +61,7 @@ def forecast_table(forecasts: Sequence[Forecast]) -> Table:
             Column.numbers("mini-batch", [1e3 * one.seconds for one in forecasts], "ms"),
             Column.numbers("images/s", [one.images_per_s for one in forecasts]),
             Column.numbers("speed-up", [one.speed_up for one in forecasts], form=".2f"),
-            Column.numbers(
-                "moved", [one.plan.metrics.training_volume_bytes / MIB for one in forecasts], "MiB", spare=2
-            ),
+            Column.numbers("moved", [one.moved_bytes / MIB for one in forecasts], "MiB", spare=2),
             Column.words("what binds", [one.lacks or one.binds for one in forecasts]),
         )
     )

@@ -50,6 +50,11 @@ class Forecast:
         return self.one_device_s / self.seconds
 
     @property
+    def moved_bytes(self) -> int:
+        """What a mini-batch moves between parts, cut into its micro-batches."""
+        return self.plan.moved_in(self.micro_batches).total()
+
+    @property
     def images_per_s(self) -> float:
         return self.plan.settings.batch / self.seconds
 

@@ -19,6 +19,7 @@ from hyperplace.values.drawn import Drawn
 from hyperplace.values.facts import Facts
 from hyperplace.values.faults import first_of, plan_faults
 from hyperplace.values.profile import Work
+from hyperplace.values.program import piece_rows, rows_at
 from hyperplace.values.ranges import Range as Range
 from hyperplace.values.ranges import Ranges as Ranges
 from hyperplace.values.settings import AUTO as AUTO
@@ -318,14 +319,28 @@ class Plan(Drawn):
         Statistics of batch norms over split rows go forward and backward; the model's outputs, on their way to the
         loss, are not counted.
         """
+        return self.moved_in(1)
+
+    def moved_in(self, micro_batches: int) -> Counter[tuple[str, int, int]]:
+        """Return the same for a mini-batch that is cut into so many micro-batches.
+
+        Each is split at the same shares, in whole rows: where 9 of 16 rows are one part's, it has 4 of 8. What does not
+        grow with the rows goes with each of them, weights and their gradients once.
+        """
         moved: Counter[tuple[str, int, int]] = Counter()
+        pieces = piece_rows(self.settings.batch, micro_batches)
+        fixed = {layer.name: layer.facts.fixed_bytes for layer in self.layers}
         for message in self.messages:
-            moved["forward", message.source, message.target] += message.num_bytes
-            moved["backward", message.target, message.source] += message.num_bytes * message.learns
+            once = fixed[message.layer] if isinstance(message, Transfer) else 0
+            rows = sum(rows_at(message.rows, piece, self.settings.batch) for piece in pieces)
+            planned = message.rows[1] - message.rows[0]
+            num_bytes = (message.num_bytes - once) * rows // planned + once * len(pieces)
+            moved["forward", message.source, message.target] += num_bytes
+            moved["backward", message.target, message.source] += num_bytes * message.learns
         for replica in self.replicas:
             for source, target in ((replica.part, replica.owner), (replica.owner, replica.part)):
-                moved["forward", source, target] += replica.statistics_bytes
-                moved["backward", source, target] += replica.statistics_bytes
+                moved["forward", source, target] += replica.statistics_bytes * len(pieces)
+                moved["backward", source, target] += replica.statistics_bytes * len(pieces)
             moved["gradients", replica.part, replica.peer] += replica.parameter_bytes
             moved["weights", replica.peer, replica.part] += replica.parameter_bytes
         return +moved

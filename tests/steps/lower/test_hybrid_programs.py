@@ -53,6 +53,20 @@ def test_zoo_models_split_by_rows_equal_plain_ones(name):
     case.cache_clear()
 
 
+@pytest.mark.parametrize("micro_batches", [1, 2, 3, 5])
+@pytest.mark.parametrize(("how", "row_blocks"), [("scattered", 3), ("scattered", 5), ("dataparallel", 3)])
+def test_micro_batches_move_what_the_plan_says_of_them(how, row_blocks, micro_batches):
+    """Rows that are split are cut again in every micro-batch, at the nearest whole row."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 6, 3), nn.Flatten(), nn.Linear(96, 5)).double()
+    x, y = torch.randn(7, 3, 8, 8, dtype=torch.float64), torch.arange(7) % 5
+    graph = capture(net, x)
+    plan = planned(graph, "hybrid", 2, how, blocks=2 if how == "scattered" else 1, row_blocks=row_blocks)
+    with trainer_of(graph, plan, net, F.cross_entropy, schedule="sync", micro_batches=micro_batches) as trainer:
+        trainer.step(x, y)
+        assert trainer.moved_bytes() == plan.moved_in(micro_batches)
+
+
 class Small(nn.Module):
     """Convolutions with batch norms, a residual, and a linear layer."""
 
