@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from hyperplace.values.program import Program
-from hyperplace.values.timeline import Event, Timeline
+from hyperplace.values.timeline import WAIT, Event, Timeline
 
 T = TypeVar("T")
 Record = tuple[str, int, int, int, int]  # kind, segment, mini-batch, start and end in ns
+LEAST_WAIT_NS = 1_000_000  # within other work: what is shorter is not worth cutting that in two
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,9 @@ class Journal:
         self._is_kept = is_kept
         self.now = Doing()
         self.records: list[Record] = []
-        self.busy_ns = 0  # so far; others read it at any time
+        self.busy_ns = 0  # so far, without waiting; others read it at any time
+        self._working = ""  # the kind of work that is being timed
+        self._since_ns = 0  # when that began, or went on after a wait
 
     def shifted(self, by_ns: int) -> list[Record]:
         """Return all notes by a clock that shows so much more."""
@@ -39,16 +42,34 @@ class Journal:
 
     def timed(self, kind: str, work: Callable[[], T]) -> T:
         """Do some work of what is at hand, and note how long it took; predictions have no number and are left out."""
-        now = self.now
-        if now.batch < 0:
+        if self.now.batch < 0:
             return work()
+        now, self._working, self._since_ns = self.now, kind, time.perf_counter_ns()
+        try:
+            result = work()
+        finally:
+            self._working = ""
+        self._note(kind, now, self._since_ns, time.perf_counter_ns())
+        return result
+
+    def waited(self, work: Callable[[], T]) -> T:
+        """Do what may wait for others, and note it as a wait; where other work is being timed, it cuts that in two."""
         start = time.perf_counter_ns()
         result = work()
         end = time.perf_counter_ns()
-        self.busy_ns += end - start
-        if self._is_kept:
-            self.records.append((kind, now.segment, now.batch, start, end))
+        if self.now.batch < 0 or (self._working and end - start < LEAST_WAIT_NS):
+            return result
+        if self._working:
+            self._note(self._working, self.now, self._since_ns, start)
+            self._since_ns = end
+        self._note(WAIT, self.now, start, end)
         return result
+
+    def _note(self, kind: str, doing: Doing, start: int, end: int) -> None:
+        if kind != WAIT:
+            self.busy_ns += end - start
+        if self._is_kept:
+            self.records.append((kind, doing.segment, doing.batch, start, end))
 
 
 def timeline_of(program: Program, records_of: Mapping[int, Sequence[Record]]) -> Timeline:

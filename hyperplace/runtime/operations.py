@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from hyperplace.runtime.norm_kernels import Norm, Statistics
 from hyperplace.runtime.runnable import Part
 
 ALPHA = -1.7580993408473766  # what SELU tends to for large negative values
@@ -66,6 +67,8 @@ def statistics(x: Tensor) -> Tensor:
     """Return the statistics of some rows; zeros where there are none."""
     if not x.shape[0]:
         return x.new_zeros(2, x.shape[1]) + x.sum()  # a sum of nothing: gradients pass through it all the same
+    if _is_plain(x):
+        return Statistics.apply(x)  # type: ignore[no-any-return, no-untyped-call]
     precise = x.to(torch.promote_types(x.dtype, torch.float32))
     variance, mean = torch.var_mean(precise, dim=[d for d in range(x.ndim) if d != 1], correction=0)
     found = torch.stack((mean, variance))
@@ -106,11 +109,19 @@ def normalise(
     """Return the norm of some rows by the statistics of all; in evaluation mode by the running ones, if there are."""
     if not part.training and mean is not None and variance is not None:
         return torch.batch_norm(x, weight, bias, mean, variance, False, 0.0, eps, False)
+    if x.shape[0] and _is_plain(x) and all(one is None or one.dtype == x.dtype for one in (total, weight, bias)):
+        return Norm.apply(x, total, weight, bias, eps)  # type: ignore[no-any-return, no-untyped-call]
     scale = torch.rsqrt(total[1] + eps)
     scale = scale if weight is None else scale * weight
     shape = (1, -1, *(1 for _ in x.shape[2:]))
     normed = (x - total[0].reshape(shape)) * scale.reshape(shape)
     return (normed if bias is None else normed + bias.reshape(shape)).to(x.dtype)
+
+
+def _is_plain(x: Tensor) -> bool:
+    """Say whether the kernels take a tensor as it is, without a precision to change."""
+    precise = x.dtype in (torch.float32, torch.float64)
+    return precise and x.device.type == "cpu" and not torch.is_autocast_enabled(x.device.type)
 
 
 def constant(numbers: str, shape: tuple[int, ...], dtype: torch.dtype, part: Part) -> Tensor:

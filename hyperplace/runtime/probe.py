@@ -16,10 +16,10 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional
 
+from hyperplace.runtime.hops import measured_hop
 from hyperplace.values.cluster import Cluster, Device, Host
 
 PINGS = 50
-ROUNDS, MESSAGES = 9, 25  # of short ones, to see what each costs whatever its bytes
 FIRST_BYTES, MOST_BYTES = 1 << 20, 1 << 28
 SPEED_S = 0.5
 LEAST_RATE = 1.0  # bytes per second, so that nothing is divided by 0
@@ -44,15 +44,16 @@ def probe(seconds: float = 5.0) -> Cluster:
     mine = {"host": _host_name(), "speed": _speed(), "memory": _memory_bytes()}
     known = _told(mine)
     each_s = seconds / (3 * (dist.get_world_size() - 1))
-    latency, out, back, messages = [0.0], [], [], []
+    latency, out, back = [0.0], [], []
     for other in range(1, dist.get_world_size()):
-        messages.append(_between(other, lambda peer: _message_s(peer)))
-        # On its way a byte is only while neither end works for it.
-        latency.append(max(_between(other, lambda peer: _latency(peer)) - messages[-1], 0.0))
+        latency.append(_between(other, lambda peer: _latency(peer)))
         out.append(_road(0, other, each_s))
         back.append(_road(other, 0, each_s))
-    found = _cluster(known, latency, out, back)
-    return Cluster(tuple(replace(host, message_s=median(messages)) for host in found.hosts))
+    message_s, hop_s = _hop_s()
+    # In a run a message is on its way for longer than a ping: all that is not its receiver's work.
+    more_s = max(hop_s - message_s - median(latency[1:]), 0.0)
+    found = _cluster(known, [0.0, *(ping + more_s for ping in latency[1:])], out, back)
+    return Cluster(tuple(replace(host, message_s=message_s) for host in found.hosts))
 
 
 def _cluster(known: list[Mapping[str, object]], latency: list[float], out: list[_Road], back: list[_Road]) -> Cluster:
@@ -138,18 +139,12 @@ def _latency(peer: int) -> float:
     return median(times) / 2
 
 
-def _message_s(peer: int) -> float:
-    """Return what a short message that is waited for costs its sender or receiver, in processor time.
-
-    The median of some rounds: what the process does besides, once, took up to thirty times as long.
-    """
-    tensor, found = torch.zeros(256), []
-    for _ in range(ROUNDS):
-        busy = time.process_time()
-        for _ in range(MESSAGES):
-            _exchange(tensor, peer, is_first=dist.get_rank() == 0)
-        found.append((time.process_time() - busy) / (2 * MESSAGES))
-    return median(found)
+def _hop_s() -> tuple[float, float]:
+    """Return what a short message costs either end, and how long it takes, the middle one of all processes."""
+    hop = measured_hop(dist.get_world_size())
+    hops = _told({"busy": min(hop.busy_s, hop.seconds), "all": hop.seconds})
+    busy, whole = (median(float(one[what]) for one in hops) for what in ("busy", "all"))  # type: ignore[arg-type]
+    return busy, whole
 
 
 def _exchange(tensor: Tensor, peer: int, *, is_first: bool) -> None:

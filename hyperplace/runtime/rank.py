@@ -6,6 +6,7 @@ parts it knows what they send. What it has to say goes out as values, so it may 
 
 import queue
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -111,7 +112,6 @@ class Rank:
                 self._sum(command.batch)
                 self._update(command.batch)
                 self.replicas.pass_on()
-                self.replicas.renew()
                 self._tell(Finished(self.number))
             case Predict():
                 self._predict(command)
@@ -240,10 +240,10 @@ class Rank:
         self._endpoint.send(live.batch.number, FORWARD, message.number, message.target, tensor, planned=message.planned)
 
     def _prepare(self, live: InFlight, index: int) -> list[Tensor]:
-        """Return a segment's arguments, with the part told about the mini-batch's rows and the weights it sees."""
+        """Return a segment's arguments, with the part told about the mini-batch's rows and its own weights."""
         self.part.num_rows, self.part.step = live.batch.num_rows, ("", "")
         used = self.table.weights_of(index)
-        self.replicas.show(live.version, used)
+        self.replicas.show(live.version, self.replicas.in_time(used))
         self.weights.show(live.version, [name for name in used if name in self.weights.parameters])
         return [self._argument(live, take) for take in self._segments[index].takes]
 
@@ -269,13 +269,28 @@ class Rank:
             self.part.see(self.weights.buffers)
 
     def _call(self, live: InFlight, index: int, arguments: list[Tensor]) -> list[Tensor]:
-        """Run a segment's method with the mini-batch's weights and its own random numbers."""
+        """Run a segment's method with the mini-batch's weights and its own random numbers.
+
+        New versions of other parts' weights may be on their way still. Each is waited for by the layer that uses it, so
+        that the first layers of data parallelism compute while the network brings the last.
+        """
+        late = [name for name in self.table.weights_of(index) if name not in live.version.leaves]
         self.part.see(live.version.leaves)
+        self.part.expect(late, partial(self._fetched, live.version))
         lot = live.batch.number if live.batch.lot is None else live.batch.lot
         self.part.generator.manual_seed(_seed(self._options.seed, lot, self.number, index))
         method = getattr(self.part, self._segments[index].name)
-        with within(live.batch.autocasts):
-            return list(method(*arguments))
+        try:
+            with within(live.batch.autocasts):
+                results = list(method(*arguments))
+        finally:
+            self.part.expect((), None)  # a part that knows its rank would keep it
+        self.replicas.show(live.version, late)  # whatever a layer did not ask for after all
+        return results
+
+    def _fetched(self, version: Version, name: str) -> Tensor:
+        self.replicas.show(version, (name,))
+        return version.leaves[name]
 
     def _argument(self, live: InFlight, take: Feed | Receive | Keep) -> Tensor:
         """Return what a segment takes, cut off from what made it: gradients stop here and go on by hand."""

@@ -28,7 +28,7 @@ from hyperplace.values.program import PartProgram
 
 
 class Replicas:
-    """The weights of one part that other parts have too; without delays, whoever updates also renews."""
+    """The weights of one part that other parts have too; without delays, a mini-batch sees the newest."""
 
     def __init__(
         self,
@@ -85,11 +85,15 @@ class Replicas:
             for name, delay in self._delay_of.items()
         }
 
+    def in_time(self, names: Iterable[str]) -> list[str]:
+        """Return the weights of which nobody else makes new versions: there is nothing to wait for."""
+        return [name for name in names if name not in self._borrowed]
+
     def show(self, version: Version, names: Iterable[str]) -> None:
         """Let a mini-batch see some weights in the versions it is to see, waiting for them if need be."""
         for name in names:
             if name in self._tensor_of and name not in version.leaves:
-                self._advance(name, version.wants.get(name, self._version_of[name]))
+                self._advance(name, version.wants.get(name, self._weights.number))
                 version.leaves[name] = self._tensor_of[name].data.requires_grad_(torch.is_grad_enabled())
                 version.saw(self._version_of[name])
 

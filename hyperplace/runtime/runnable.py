@@ -3,6 +3,7 @@
 import itertools
 import linecache
 import weakref
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -35,6 +36,7 @@ class Part:
         self.training = True
         self.generator = torch.Generator(device=self.device)  # for dropout
         self.step: tuple[str, str] = ("", "")  # the layer at hand, and which of its filters and rows
+        self._fetch: Callable[[str], Tensor] | None = None
 
     @classmethod
     def table(cls) -> PartProgram:
@@ -52,6 +54,21 @@ class Part:
     def see(self, tensors: dict[str, Tensor]) -> None:
         """Make the tensors attributes."""
         self.__dict__.update(tensors)
+
+    def expect(self, names: Iterable[str], fetch: Callable[[str], Tensor] | None) -> None:
+        """Let weights be fetched when they are first asked for, instead of what they were before."""
+        for name in names:
+            self.__dict__.pop(name, None)
+        self._fetch = fetch
+
+    def __getattr__(self, name: str) -> Tensor:
+        """Return a weight that is not here yet: the layers before it need not wait for it."""
+        fetch = self.__dict__.get("_fetch")
+        if fetch is None or name not in type(self).weights:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        tensor: Tensor = fetch(name)
+        self.__dict__[name] = tensor
+        return tensor
 
 
 @dataclass(frozen=True)

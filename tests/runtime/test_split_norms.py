@@ -81,3 +81,29 @@ def test_gradients_reach_the_statistics_of_pieces_without_rows():
     joint([statistics(empty), statistics(draw(4, 3))], (0, 4)).sum().backward()
     assert empty.grad is not None
     assert empty.grad.shape == (0, 3)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_the_kernels_gradients_are_those_of_finite_differences(shape, affine):
+    x, weight, bias = leaves_of(shape, affine)
+    total = torch.stack((draw(3, seed=6), draw(3, seed=7).abs() + 0.5)).requires_grad_()
+    assert torch.autograd.gradcheck(statistics, (x,))
+    assert torch.autograd.gradcheck(
+        lambda *given: normalise(given[0], given[1], Part(), eps=EPS, weight=given[2], bias=given[3]),
+        (x, total, weight, bias),
+    )
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_the_kernels_are_the_formula(layout, monkeypatch):
+    x = draw(6, 3, 4, 5).float().to(memory_format=layout)
+    weight, bias = draw(3, seed=1).float(), draw(3, seed=2).float()
+
+    def found():
+        total = statistics(x)
+        return total, normalise(x, total, Part(), eps=EPS, weight=weight, bias=bias)
+
+    quick = found()
+    monkeypatch.setattr("hyperplace.runtime.operations._is_plain", lambda x: False)
+    assert all(torch.allclose(one, other, atol=1e-5) for one, other in zip(quick, found(), strict=True))

@@ -105,5 +105,5 @@ class Endpoint:
 
     def receive(self, batch: int, way: str, item: int | str, source: int) -> Tensor | None:
         key = Key(batch, way, item, source, self.part)
-        found = self._journal.timed("wait", lambda: self.transport.receive(key))
+        found = self._journal.waited(lambda: self.transport.receive(key))
         return None if found is None else found.to(self._device)
