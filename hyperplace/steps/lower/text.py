@@ -12,7 +12,9 @@ from collections.abc import Hashable
 from hyperplace.values.program import Step
 
 VARIABLES = frozenset(["self", "torch", "F", "runtime"])  # what a method uses by name
-_ATTRIBUTES = "weights buffers segments holds step training device generator batch num_rows rows count see table"
+_ATTRIBUTES = (
+    "weights buffers segments holds step training device generator batch num_rows rows count see expect _fetch table"
+)
 ATTRIBUTES = frozenset(_ATTRIBUTES.split())  # of a part
 
 
