@@ -4,8 +4,8 @@
 
 A ping-pong of bare sends is no measure for it. A rank also finds out what to do next, begins a segment, wraps what it
 sends and wakes up from its wait, and after a convolution nothing of that is in the caches any more: on two cores of one
-machine a ping took 0.05 ms, a hop without work 0.2, and one with work between hops 0.34, without the work itself. A long
-chain minus a short one leaves out what comes once per mini-batch.
+machine a ping took 0.05 ms, a hop 0.2, and one with work between hops 0.34, not counting the work. A long chain minus a
+short one leaves out what comes once per mini-batch.
 """
 
 import time

@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import median
 
 ABOUT = """Predictions are at the pace of their own run. Half rows, that pace and `message_s` were added after rows of
-these same models had been seen. Here are the benches made since malloc keeps what is freed; those of AlexNet, threads
-and 100 Mbit/s are older, with predictions in their own tables. Only `vgg16-hosts` was timed without a pause before
-the clock ran, which costs plans with a loop between parts (hybrid, coarse, fine) up to a quarter.
+these same models had been seen. What a short message costs was probed by bare pings in `resnet50-hosts` and
+`alexnet-hosts`, by a program that hands it on in `resnet50-hosts-data`, and with work in between in `vgg16-hosts-10gbit`
+and `vgg16-hosts-100mbit`. Threads are older.
 """
 APART = 1.10  # methods that differ by less are not put in order
 
@@ -26,6 +26,7 @@ APART = 1.10  # methods that differ by less are not put in order
 class Row:
     """Milliseconds of a mini-batch by one method, measured and predicted."""
 
+    bench: str  # the folder of its results
     run: tuple[str, str]  # model, and where
     method: str
     schedule: str
@@ -41,7 +42,7 @@ class Row:
         figures = (
             f"{self.measured_ms:,.0f} | {100 * self.spread:.1f} | {self.predicted_ms:,.0f} | {100 * self.error:+.1f}"
         )
-        return f"| {' | '.join((*self.run, self.method, self.schedule))} | {figures} |"
+        return f"| {' | '.join((self.bench, *self.run, self.method, self.schedule))} | {figures} |"
 
 
 def rows_of(path: Path) -> Iterator[Row]:
@@ -49,6 +50,7 @@ def rows_of(path: Path) -> Iterator[Row]:
     for row in csv.DictReader(path.read_text().splitlines()):
         if row["predicted_us"] and row["median"] and row["schedule"] != "plain":
             yield Row(
+                path.parent.name,
                 (row["model"], row["network"] or "threads"),
                 row["method"],
                 row["schedule"],
@@ -63,7 +65,7 @@ def order(rows: list[Row]) -> tuple[int, int]:
     apart = [
         (one, other)
         for one, other in combinations(rows, 2)
-        if one.run == other.run
+        if one.bench == other.bench
         and max(one.measured_ms, other.measured_ms) > APART * min(one.measured_ms, other.measured_ms)
     ]
     right = sum((a.measured_ms < b.measured_ms) == (a.predicted_ms < b.predicted_ms) for a, b in apart)
@@ -74,8 +76,8 @@ def main(paths: list[str]) -> None:
     rows = [row for path in sorted(paths) for row in rows_of(Path(path))]
     print("```sh\npython results/predictions/collect.py", *sorted(paths), "\n```\n")
     print(ABOUT)
-    print("| model | where | method | schedule | measured ms | spread % | predicted ms | error % |")
-    print("| --- | --- | --- | --- | ---: | ---: | ---: | ---: |")
+    print("| bench | model | where | method | schedule | measured ms | spread % | predicted ms | error % |")
+    print("| --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: |")
     print(*rows, sep="\n")
     errors, (right, apart) = [abs(row.error) for row in rows], order(rows)
     print(f"\n{len(rows)} rows: median error {100 * median(errors):.1f} %, worst {100 * max(errors):.1f} %.")
