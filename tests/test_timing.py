@@ -26,7 +26,7 @@ WATCH = api.Watch(3.0)
 class Residual(nn.Module):
     def __init__(self):
         super().__init__()
-        self.a, self.b, self.c = nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 1)
+        self.a, self.b, self.c = nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 1, 1)
 
     def forward(self, x):
         y = self.a(x)
