@@ -35,7 +35,7 @@ models-table: .venv/installed-test
 sweep-plans: .venv/installed-test
 	$(BIN)/python tests/sweeps/mutated_plans.py 20000
 
-# Files of every kind that hyperplace reads, mutated: so many of each; 2,000 take a quarter of an hour.
+# Files of every kind that hyperplace reads, mutated: so many of each; 2,000 take five minutes.
 FUZZ_COUNT ?= 2000
 FUZZ_SEED ?= 0
 fuzz: .venv/installed-test
