@@ -1,8 +1,8 @@
 """What all tests share.
 
 A shell starts its background jobs with SIGINT ignored, and children inherit that: give the tests Ctrl-C as usual. And
-two workers on two cores, each with as many threads of torch's as there are cores, wait for each other: a quarter of the
-time of all tests.
+two workers on two cores, each with as many threads of torch's as there are cores, wait for each other:
+tests/steps/lower took 129 s that way, and 97 with one thread each.
 """
 
 import os

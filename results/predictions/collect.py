@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import median
 
 ABOUT = """Predictions are at the pace of their own run. Half rows, that pace and `message_s` were added after rows of
-these same models had been seen. What a short message costs was probed by bare pings in `resnet50-hosts` and
-`alexnet-hosts`, by a program that hands it on in `resnet50-hosts-data`, and with work in between for VGG16 at 10
-Gbit/s and 100 Mbit/s. Threads are older.
+these same models had been seen. What a short message costs was probed by bare pings, but for `resnet50-hosts-data`, by
+a program that hands it on, and for `vgg16-hosts-data`, `-10gbit` and `-100mbit`, by one that also works in between.
+Threads are older.
 """
 APART = 1.10  # methods that differ by less are not put in order
 
