@@ -228,6 +228,8 @@ class TrainingRun:
                     "the same command with --resume goes on"
                 )
             raise typer.Exit(128 + (outcome.signal or signal.SIGINT))  # as a shell says it: 130 after Ctrl-C
+        if self.is_first and not outcome.num_epochs:
+            say(f"all {done} epochs were done before; give --epochs {done + 1} to go on")
         if self.is_first:
             say(f"written to {self.folder}/: {', '.join((PLAN, CHECKPOINT, *files))}")
 

@@ -35,6 +35,7 @@ class Outcome:
     """How a run ended; `num_steps` mini-batches are done of an epoch that a signal, such as Ctrl-C, broke off."""
 
     rows: tuple[HistoryRow, ...]
+    num_epochs: int  # of the rows, those of this run
     is_interrupted: bool
     signal: int | None
     num_steps: int
@@ -84,7 +85,7 @@ def train(
     SIGTERM is as Ctrl-C. Where a host was lost, `on_change` gets the words for it, and whether this is the first
     process now, which has the checkpoint and the figures. `on_ready` is called once nothing can be wrong with model,
     plan, settings and checkpoint. `on_reading` gets a reading of all parts now and then; of several processes all must
-    ask for it, or none.
+    ask for it, or none. A checkpoint of all epochs, whose run was broken off before its reports, has nothing to train.
     """
     judge = Judge()
     with make_trainer(model, plan, settings, flow, judge) as trainer, _interrupt(trainer) as (interrupt, is_stopped):
@@ -98,7 +99,8 @@ def train(
         on_ready()
         epoch = Epoch(trainer, judge, progress, settings, sets, on_step, is_stopped)
         meter = _metered(epoch, trainer, on_reading) if on_reading else None
-        is_over = False
+        num_before = progress.epoch
+        was_over = is_over = num_before >= settings.epochs
         while not is_over:
             shown = _run_or_end(epoch, trainer, interrupt)
             save_checkpoint(trainer, checkpoint, _extra(settings, progress))
@@ -109,9 +111,9 @@ def train(
             is_over = is_stopped() or progress.epoch >= settings.epochs
             if isinstance(trainer, Survivor) and not is_over:
                 trainer.take_in(_extra(settings, progress))
-        if flow.record:
+        if flow.record and not was_over:
             on_timeline(trainer.timeline())
-        return _outcome(trainer, progress, interrupt.signal)
+        return _outcome(trainer, progress, progress.epoch - num_before, interrupt.signal)
 
 
 def _metered(epoch: Epoch, trainer: "Trains", on_reading: OnReading) -> Meter:
@@ -154,7 +156,7 @@ def _run_or_end(epoch: Epoch, trainer: "Trains", interrupt: Interrupt) -> Snapsh
         return None
 
 
-def _outcome(trainer: "Trains", progress: Progress, number: int | None) -> Outcome:
+def _outcome(trainer: "Trains", progress: Progress, num_epochs: int, number: int | None) -> Outcome:
     means = trainer.outlive(
         lambda one: one.world.exchange("staleness", [part.mean for part in one.staleness]), flushes=False
     )
@@ -162,7 +164,7 @@ def _outcome(trainer: "Trains", progress: Progress, number: int | None) -> Outco
     moved, slow = sum(trainer.moved_bytes().values()), tuple(trainer.world.slow())
     copied = trainer.total(trainer.copied_bytes)[0]
     rows, is_interrupted = tuple(progress.rows), number is not None
-    return Outcome(rows, is_interrupted, number, progress.num_steps, staleness, moved, copied, slow)
+    return Outcome(rows, num_epochs, is_interrupted, number, progress.num_steps, staleness, moved, copied, slow)
 
 
 def _extra(settings: TrainSettings, progress: Progress) -> dict[str, Any]:
@@ -177,7 +179,7 @@ def _resume(trainer: "Trains", path: Path, settings: TrainSettings, progress: Pr
         progress.take(content["extra"]["progress"], math.ceil(num_images / settings.batch))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FileError(f"{path} was not made by hyperplace train; use load_checkpoint from Python") from None
-    if progress.epoch >= settings.epochs:
+    if progress.epoch > settings.epochs:
         raise UsageError(f"{path} has {progress.epoch} epochs already; give --epochs {progress.epoch + 1} to go on")
     restore(trainer, path, content)
 

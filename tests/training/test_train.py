@@ -109,7 +109,17 @@ def test_a_loss_that_is_not_finite_is_said_and_the_checkpoint_kept(run, tmp_path
         run(replace(SETTINGS, lr=1e30, momentum=0.0), flow=replace(FLOW, check_nan=True))
 
 
-def test_nothing_left_to_train_is_said(run) -> None:
+def test_a_run_that_is_done_gives_its_rows_again_and_trains_nothing(run, tmp_path) -> None:
+    """After a signal between the last checkpoint and the reports `--resume` was a usage fault, and they were never written."""
+    first = run()
+    before, timelines = (tmp_path / "checkpoint.pt").read_bytes(), []
+    again = run(resume=True, flow=replace(FLOW, record=True), on_timeline=timelines.append)
+    assert (again.rows, again.num_epochs, first.num_epochs) == (first.rows, 0, 2)
+    assert (tmp_path / "checkpoint.pt").read_bytes() == before
+    assert not timelines
+
+
+def test_fewer_epochs_than_there_are_is_said(run) -> None:
     run()
     with pytest.raises(UsageError, match="has 2 epochs already; give --epochs 3"):
-        run(resume=True)
+        run(replace(SETTINGS, epochs=1), resume=True)
