@@ -29,7 +29,9 @@ from hyperplace.runtime.addresses import MASTER, family, is_local, own_address
 
 BEAT_S = 0.25
 DEAD_S = 3.0  # of silence while a model is trained
-BUSY_S = 10.0  # while it is read, captured or compiled: what loads libraries or exports holds Python's lock for long
+BUSY_S = (
+    4.5  # while it is read, captured or compiled: what loads libraries or exports holds Python's lock for up to 2 s
+)
 REASON_S = DEAD_S + 1.0  # how long to look for who is lost or has ended, once a connection is gone
 SLOW_S = 1.0  # of silence, or until an answer, of a process that lives
 LOOK_S = 0.1

@@ -43,7 +43,6 @@ KINDS = ("kill", "stop", "exception", "pause", "disk")
 NETWORK_KINDS = ("drop", "unplug", "outage")
 SLOW = ("pause", "outage")  # for 2 s: nobody is dead
 NAMED_S, CRASH_S, GO_ON_S = 5.0, 1.0, 30.0
-START_S = 12.0  # to name who is silent before the first mini-batch
 START = -1  # instead of a mini-batch
 LIMIT_S = 90.0
 FURTHER = 50

@@ -2,7 +2,8 @@
 
 A run of train ends within five seconds of its signal, and the same command with --resume goes on from the checkpoint:
 again and again, until the run is done, with the losses of a run that nobody disturbed. A partition ends within five
-seconds too, says so, and no process of it is left. The tests send a few.
+seconds too, says so, and no process of it is left. Moments are drawn from as long as a command takes that nobody
+disturbs, on this machine as busy as it is. The tests send a few.
 
     python tests/sweeps/signals.py [--out results/faults/signals.csv] [SIGINT 200] [SIGTERM 50] [SIGKILL 50]
 
@@ -24,6 +25,8 @@ from pathlib import Path
 LIMIT_S = 5.0
 CLI = (sys.executable, "-c", "from hyperplace.cli import main; main()")
 TRAIN = ("--data", "synthetic", "--images", "3200", "--epochs", "4", "--schedule", "sync", "--batch", "16")
+SMALL = ("--batch", "16", "--time-limit", "1")
+PARTITION = ("partition", "smallcnn", "--k", "4", "--time-limit", "4")
 MARK = "HYPERPLACE_SIGNAL_SWEEP"
 CODES = {signal.SIGINT: (130, -2), signal.SIGTERM: (143, -15), signal.SIGKILL: (-9,)}
 
@@ -105,12 +108,12 @@ def losses(folder):
         return [{key: row[key] for key in row if "second" not in key} for row in csv.DictReader(file)]
 
 
-def train_signals(number, count, folder, plan, wanted, chance):
+def train_signals(number, count, folder, plan, calm, chance):
     """Send signals to runs, each of which goes on until it is done, and compare its losses."""
-    tally, out = Tally(), folder / f"run-{number.name}"
+    tally, out, wanted = Tally(), folder / f"run-{number.name}", losses(calm.folder)
     while tally.sent < count or out.exists():
         resume = ["--resume"] if (out / "checkpoint.pt").exists() else []
-        delay_s = chance.uniform(0, 9) if tally.sent < count else 300
+        delay_s = chance.uniform(0, calm.seconds) if tally.sent < count else 300
         words = ("train", str(plan), *TRAIN, "--out", str(out), *resume)
         code, said, seconds, _ = disturbed(words, number, delay_s, folder)
         tally.sent += seconds is not None
@@ -126,12 +129,12 @@ def train_signals(number, count, folder, plan, wanted, chance):
     return tally
 
 
-def partition_signals(number, count, folder, chance):
+def partition_signals(number, count, folder, calm, chance):
     """Send signals to searches; nothing of them may be left, neither processes nor half a result."""
     tally, out = Tally(), folder / f"plan-{number.name}"
     for _ in range(count):
-        words = ("partition", "smallcnn", "--k", "4", "--time-limit", "4", "--out", str(out))
-        code, said, seconds, mark = disturbed(words, number, chance.uniform(0, 8), folder)
+        words = (*PARTITION, "--out", str(out))
+        code, said, seconds, mark = disturbed(words, number, chance.uniform(0, calm.seconds), folder)
         tally.sent += seconds is not None
         check(tally, "partition", number, code, said, seconds)
         if left := left_over(mark):
@@ -139,29 +142,30 @@ def partition_signals(number, count, folder, chance):
     return tally
 
 
+@dataclass(frozen=True)
+class Calm:
+    """A command that nobody disturbed: where it wrote, and how long it took."""
+
+    folder: Path
+    seconds: float
+
+
+def calm(words, folder):
+    begin = time.monotonic()
+    subprocess.run([*CLI, *words, "--out", str(folder)], check=True, capture_output=True)
+    return Calm(folder, time.monotonic() - begin)
+
+
 def sweep(counts, seed=0):
     """Return what became of so many signals of each kind, by command."""
     chance, found = random.Random(seed), {}
     with tempfile.TemporaryDirectory(prefix="hyperplace-signals-") as name:
         folder = Path(name)
-        made = (
-            "partition",
-            "smallcnn",
-            "--k",
-            "2",
-            "--batch",
-            "16",
-            "--time-limit",
-            "1",
-            "--out",
-            str(folder / "plan"),
-        )
-        subprocess.run([*CLI, *made], check=True, capture_output=True)
-        plan, calm = folder / "plan" / "plan.json", folder / "calm"
-        subprocess.run([*CLI, "train", str(plan), *TRAIN, "--out", str(calm)], check=True, capture_output=True)
+        plan = calm(("partition", "smallcnn", "--k", "2", *SMALL), folder / "plan").folder / "plan.json"
+        trained, searched = calm(("train", str(plan), *TRAIN), folder / "run"), calm(PARTITION, folder / "search")
         for number, count in counts.items():
-            found["train", number] = train_signals(number, count, folder, plan, losses(calm), chance)
-            found["partition", number] = partition_signals(number, count, folder, chance)
+            found["train", number] = train_signals(number, count, folder, plan, trained, chance)
+            found["partition", number] = partition_signals(number, count, folder, searched, chance)
     return found
 
 
