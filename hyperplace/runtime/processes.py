@@ -45,7 +45,9 @@ T = TypeVar("T")
 class Processes:
     """One of several processes, each with as many neighbouring parts.
 
-    There is a gloo group of its own for every trainer: what ends one breaks no other. `members` are those that take
+    There are two gloo groups of its own for every trainer: what ends one breaks no other. gloo has one connection to
+    each process of a group, on which everything waits its turn; in `bulk` go gradients and weights of copies, in
+    `group` all that somebody waits for meanwhile, be it a few numbers of a batch norm. `members` are those that take
     part, by their first numbers, as their hearts have them; here they are numbered anew.
     """
 
@@ -68,6 +70,7 @@ class Processes:
         self.name = str(next(_numbers)) if name is None else name  # the same in all
         self._store = PrefixStore(f"hyperplace/{self.name}", store)
         self.group: Any = None
+        self.bulk: Any = None
         self.has_left = False
         self._is_over = False
         self._news = threading.Event()
@@ -90,6 +93,8 @@ class Processes:
     def connect(self) -> None:
         """Connect everybody with everybody."""
         self.group = self._watched(lambda: ProcessGroupGloo(self._store, self.number, self.size, NEVER))
+        bulk = PrefixStore("bulk", self._store)
+        self.bulk = self._watched(lambda: ProcessGroupGloo(bulk, self.number, self.size, NEVER))
 
     def _watched(self, work: Callable[[], T]) -> T:
         return self.heart.watched(work, self.fault)
@@ -140,8 +145,17 @@ class Processes:
     def leave(self) -> None:
         self.has_left = True
         with suppress(TrainingError):  # who was there first has closed the connection, or nothing can be said
+            self._empty_bulk()
             for _ in range(2):  # when the second is here, the first has arrived everywhere
                 self.exchange("close", None)
+
+    def _empty_bulk(self) -> None:
+        """Wait for a byte of everybody that comes after all else."""
+        others = [number for number in range(self.size) if number != self.number]
+        byte = torch.zeros(1, dtype=torch.uint8)
+        coming = [(other, self.bulk.recv([torch.empty_like(byte)], other, CONTROL_TAG)) for other in others]
+        going = [(other, self.bulk.send([byte], other, CONTROL_TAG)) for other in others]
+        self._end_send("close", [(other, work, byte) for other, work in coming + going])
 
     def watch(self, look: Callable[[], None]) -> None:
         """Look every now and then, and when there is news, until this process has left."""
@@ -169,7 +183,7 @@ class Processes:
             self._watch = None
         for key in ("wait", GAUGES):
             self.heart.say(f"{self.name}/{key}", "")
-        self.group = None
+        self.group = self.bulk = None
 
     def all_waits(self, wait: str) -> tuple[str, ...]:
         """Say what this process waits for, and return what all say; nothing if one does not wait."""
@@ -198,17 +212,15 @@ class Processes:
         return end - begin, (begin + end) // 2 - told
 
     def abort(self) -> None:
-        """Break all connections of the group: whoever waits for a message, here or there, is told at once.
+        """Break all connections of the groups: whoever waits for a message, here or there, is told at once.
 
         gloo has no other way: an operation that runs out of time closes every pair of its group.
         """
-        if self.group is None or self.size == 1:
-            return
         other = (self.number + 1) % self.size
-        try:
-            self._irecv(torch.empty(1), other, CONTROL_TAG - 1).wait(ABORT_S)
-        except RuntimeError:
-            return
+        for group in (self.group, self.bulk):
+            if group is not None and self.size > 1:
+                with suppress(RuntimeError):
+                    group.recv([torch.empty(1)], other, CONTROL_TAG - 1).wait(ABORT_S)
 
     def lost(self, number: int) -> TrainingError:
         """Return why a connection to a process may have broken."""

@@ -199,8 +199,6 @@ def judged(case, codes, said):
             named_s = max(named_s, told["at"] - begin)
             wrong += [f"rank {rank} exits with {codes.get(rank)}"] * (codes.get(rank) != 1)
     limit_s = CRASH_S if case["kind"] in ("kill", "exception") else NAMED_S
-    if case["batch"] == START and case["kind"] != "kill":
-        limit_s = START_S
     if named_s > limit_s:
         wrong.append(f"it took {named_s:.1f} s to name it")
     if case["survive"] and not wrong:

@@ -110,7 +110,7 @@ def test_a_loss_that_is_not_finite_is_said_and_the_checkpoint_kept(run, tmp_path
 
 
 def test_a_run_that_is_done_gives_its_rows_again_and_trains_nothing(run, tmp_path) -> None:
-    """After a signal between the last checkpoint and the reports `--resume` was refused, and they were never written."""
+    """After a signal between the last checkpoint and the reports `--resume` was refused, they were never written."""
     first = run()
     before, timelines = (tmp_path / "checkpoint.pt").read_bytes(), []
     again = run(resume=True, flow=replace(FLOW, record=True), on_timeline=timelines.append)

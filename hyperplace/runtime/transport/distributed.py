@@ -169,11 +169,11 @@ class Network:
         if not buffer.numel():  # nothing travels
             return None
         source = self._processes.home(key.source)
-        return self._tried(source, lambda: self._group.recv([_flat(buffer)], source, self._tag(key, is_head)))
+        return self._tried(source, lambda: self._group(key).recv([_flat(buffer)], source, self._tag(key, is_head)))
 
-    @property
-    def _group(self) -> Any:
-        return self._processes.group
+    def _group(self, key: Key) -> Any:
+        """Return whose connections a message goes by: what nobody waits for at once may not be in others' way."""
+        return self._processes.bulk if key.way in (GRADIENTS, WEIGHTS) else self._processes.group
 
     def _tag(self, key: Key, is_head: bool = False) -> int:
         number = 2 * self._tag_of[key.way, key.item, key.source, key.target] + is_head
@@ -200,7 +200,7 @@ class Network:
             raise Stopped
         target = self._processes.home(key.target)
         flat = _flat(tensor)
-        work = self._tried(target, lambda: self._group.send([flat], target, self._tag(key, is_head)))
+        work = self._tried(target, lambda: self._group(key).send([flat], target, self._tag(key, is_head)))
         self._begun[key.source] += flat.numel()
         self._pending.put((work, flat))
 
