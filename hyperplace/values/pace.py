@@ -37,7 +37,8 @@ class Route:
 class Link(NamedTuple):
     """An action that another one waits for, by their numbers, and what is sent between them: on no route, nothing.
 
-    `left`: the share of the maker's work that is still to be done when it goes.
+    `left`: the share of the maker's work that is still to be done when it goes; `into`: the share of the taker's that
+    it can do before it comes.
     """
 
     maker: int
@@ -45,6 +46,7 @@ class Link(NamedTuple):
     route: int = -1
     num_bytes: int = 0
     left: float = 0.0
+    into: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,8 @@ def longest_loop(pace: Pace, change: Change) -> float:
 
 def lags(pace: Pace, links: Sequence[Link], change: Change) -> list[float]:
     """Return how long after its maker's end each link lets its taker begin."""
-    early = (link.left * pace.work_s[link.maker] / change.speed for link in links)
+    work = pace.work_s
+    early = ((link.left * work[link.maker] + link.into * work[link.taker]) / change.speed for link in links)
     return [lag_of(pace.routes, link, change) - ahead for link, ahead in zip(links, early, strict=True)]
 
 

@@ -1,10 +1,11 @@
 """How long an iteration of the synchronous schedule takes on a cluster, and how that changes with network and devices.
 
-An iteration is over when the last new weight has arrived. It takes at least the longest of
+From the end of one iteration to that of the next it takes at least the longest of
 
     work of a part / speed + what its device does for the network
     bytes through a card, each way / its rate
-    the longest chain of work and messages, where each part does its actions in the order of the schedule
+    the longest chain of work and messages from a part's first action of an iteration to its last, where each part does
+    its actions in the order of the schedule, or on to the new weights that its first action waits for
 
 A mini-batch of m micro-batches has m times the actions of one, each with a share 1/m of work and bytes; gradients of
 copies and new weights go once. Queues at cards are left out, so a simulation takes as long or longer. The page of a
@@ -12,6 +13,7 @@ plan computes the same in the browser (report/page/sync_pace.js).
 """
 
 from dataclasses import dataclass
+from math import inf
 
 from hyperplace.values.pace import Bound, CardLoad, Change, Link, Route, lag_of
 
@@ -32,7 +34,7 @@ class SyncPace:
     orders: tuple[tuple[tuple[int, int], ...], ...]  # of every part: actions, each with how many ticks it lies behind
     updates: tuple[int, ...]  # the actions that come once, after all micro-batches
     links: tuple[Link, ...]
-    returns: tuple[Link, ...]  # new weights, which nothing of this iteration waits for
+    returns: tuple[Link, ...]  # new weights, to the forward passes of the next iteration
     cards: tuple[CardLoad, ...]
 
 
@@ -60,17 +62,33 @@ def works(pace: SyncPace, change: Change) -> list[float]:
 
 
 def longest_chain(pace: SyncPace, change: Change) -> float:
-    """Return when the last action of an iteration ends, or the last new weight arrives.
-
-    Parts take their next action as soon as all it waits for is known: whoever is first goes first.
-    """
+    """Return how long it takes at least until a part that has begun an iteration can begin the next."""
     last, work = change.micro_batches - 1, works(pace, change)
     coming: list[list[tuple[int, float]]] = [[] for _ in pace.parts]
     for link in pace.links:
         coming[link.taker].append((link.maker, _lag(pace, link, change, work)))
     todo = [todo_of(pace, part, change.micro_batches) for part in range(len(pace.orders))]
+    longest = 0.0
+    for part in (part for part, some in enumerate(todo) if some):
+        ends = _ends(todo, coming, work, part)
+        first, final = todo[part][0], todo[part][-1]
+        back = [
+            ends[link.maker, last] + _lag(pace, link, change, work) for link in pace.returns if link.taker == first[0]
+        ]
+        longest = max(longest, ends[final], *back)
+    return longest
+
+
+def _ends(
+    todo: list[list[Done]], coming: list[list[tuple[int, float]]], work: list[float], first: int
+) -> dict[Done, float]:
+    """Return how long after one part has begun every action ends at least; of what does not wait for it, nothing.
+
+    Parts take their next action as soon as all it waits for is known: whoever is first goes first.
+    """
     ends: dict[Done, float] = {}
-    free, place = [0.0] * len(todo), [0] * len(todo)
+    free, place = [-inf] * len(todo), [0] * len(todo)
+    free[first] = 0.0
     has_moved = True
     while has_moved:
         has_moved = False
@@ -85,8 +103,7 @@ def longest_chain(pace: SyncPace, change: Change) -> float:
                 ends[action, piece] = free[part]
                 place[part] += 1
                 has_moved = True
-    arrivals = [ends[link.maker, last] + _lag(pace, link, change, work) for link in pace.returns]
-    return max([0.0, *free, *arrivals])
+    return ends
 
 
 def todo_of(pace: SyncPace, part: int, micro_batches: int) -> list[Done]:
@@ -103,8 +120,8 @@ def todo_of(pace: SyncPace, part: int, micro_batches: int) -> list[Done]:
 
 
 def _lag(pace: SyncPace, link: Link, change: Change, work: list[float]) -> float:
-    """Return how long after its maker's end a link lets its taker begin; early only where nothing is added up."""
+    """Return how long after its maker's end a link lets its taker begin; gradients are early if none are added up."""
     once = link.taker in pace.updates or link.maker in pace.updates
     share = 1.0 if once else 1 / change.micro_batches
     early = link.left * work[link.maker] if change.micro_batches == 1 else 0.0
-    return lag_of(pace.routes, link, change, share) - early
+    return lag_of(pace.routes, link, change, share) - early - link.into * work[link.taker]

@@ -41,7 +41,8 @@ function longestLoop(pace, change) {
 }
 
 function lag(pace, link, change) {
-  return underWay(pace, link, change) - link[4] * pace.work_s[link[0]] / change.speed;
+  const early = link[4] * pace.work_s[link[0]] + link[5] * pace.work_s[link[1]];
+  return underWay(pace, link, change) - early / change.speed;
 }
 
 function underWay(pace, [, , route, numBytes], change, share = 1) {

@@ -1,4 +1,4 @@
-// The least that an iteration of the synchronous schedule takes: the same formula as hyperplace/values/sync_pace.py.
+// The least from one iteration of the synchronous schedule to the next: the same formula as hyperplace/values/sync_pace.py.
 
 function syncBound(pace, change) {
   const many = change.micro_batches, updates = new Set(pace.updates);
@@ -19,13 +19,28 @@ function longestChain(pace, change, work, updates) {
   const many = change.micro_batches;
   const late = (link) => {
     const share = updates.has(link[0]) || updates.has(link[1]) ? 1 : 1 / many;
-    return underWay(pace, link, change, share) - (many === 1 ? link[4] * work[link[0]] : 0);
+    const early = (many === 1 ? link[4] * work[link[0]] : 0) + link[5] * work[link[1]];
+    return underWay(pace, link, change, share) - early;
   };
   const coming = pace.parts.map(() => []);
   for (const link of pace.links) coming[link[1]].push([link[0], late(link)]);
   const todo = pace.orders.map((_, part) => todoOf(pace, part, many));
+  let longest = 0;
+  todo.forEach((some, part) => {
+    if (!some.length) return;
+    const ends = endsAfter(pace, todo, coming, work, many, part);
+    const [final, piece] = some[some.length - 1];
+    const back = pace.returns.filter((link) => link[1] === some[0][0]);
+    longest = Math.max(longest, ends[final * many + piece], ...back.map((link) => ends[link[0] * many + many - 1] + late(link)));
+  });
+  return longest;
+}
+
+// How long after one part has begun every action ends at least; of what does not wait for it, nothing.
+function endsAfter(pace, todo, coming, work, many, first) {
   const ends = new Float64Array(pace.parts.length * many).fill(NaN);
-  const free = todo.map(() => 0), place = todo.map(() => 0);
+  const free = todo.map(() => -Infinity), place = todo.map(() => 0);
+  free[first] = 0;
   // Whether all that an action waits for is known; then it is done as soon as its part is free.
   const advance = (part) => {
     const [action, piece] = todo[part][place[part]];
@@ -43,7 +58,7 @@ function longestChain(pace, change, work, updates) {
     hasMoved = false;
     todo.forEach((some, part) => { while (place[part] < some.length && advance(part)) hasMoved = true; });
   }
-  return Math.max(0, ...free, ...pace.returns.map((link) => ends[link[0] * many + many - 1] + late(link)));
+  return ends;
 }
 
 function todoOf(pace, part, many) {

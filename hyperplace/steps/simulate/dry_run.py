@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from hyperplace.steps.simulate.engine import run
+from hyperplace.steps.simulate.gates import gated, whole
 from hyperplace.steps.simulate.tasks import Spans, enough_batches, steady_period, tasks_of
 from hyperplace.values.derived.actions import Node, durations
 from hyperplace.values.program import Program, Send
@@ -39,7 +40,7 @@ def dry_run(
     received into memory that is theirs from the beginning.
     """
     count = num_batches or enough_batches(schedule)
-    spans = run(tasks_of(program, schedule, count)).spans
+    spans = whole(run(gated(tasks_of(program, schedule, count))).spans)
     return _summary(program, spans, schedule.depth + 1, _Moments(program, spans, rows or program.batch, posted))
 
 

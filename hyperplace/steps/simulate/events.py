@@ -102,10 +102,10 @@ def _leave(wiring: Wiring, state: State, events: Any, parcel: int, batch: int, n
     source = wiring.source[parcel]
     home, num_bytes = wiring.home[source], wiring.num_bytes[parcel]
     latency = wiring.hosts[home, 2]
-    begin = max(now, state.queues[home, 0])
-    end = begin + num_bytes / wiring.hosts[home, 0]
-    state.queues[home, 0] = end
-    state.cards[home, 0] = max(state.cards[home, 0], 0.0) + (end - begin)
+    length = num_bytes / wiring.hosts[home, 0]
+    begin = _queued(state, home, 0, wiring.is_bulk[parcel], length, now)
+    end = begin + length
+    state.cards[home, 0] = max(state.cards[home, 0], 0.0) + length
     _occupy(state, source, num_bytes * wiring.hosts[home, 3] + wiring.hosts[home, 5], now)
     _at(state, events, begin + latency, _ENTER, parcel, batch, end + latency)
 
@@ -114,11 +114,25 @@ def _leave(wiring: Wiring, state: State, events: Any, parcel: int, batch: int, n
 def _enter(wiring: Wiring, state: State, events: Any, parcel: int, batch: int, sent: float, now: float) -> None:
     """Put a parcel, all of which will be there when it is sent, into the queue of its receiver's card."""
     home = wiring.home[wiring.target[parcel]]
-    length = wiring.num_bytes[parcel] / wiring.hosts[home, 1]
-    end = max(max(now, state.queues[home, 1]) + length, sent)
-    state.queues[home, 1] = end
+    lane, length = wiring.is_bulk[parcel], wiring.num_bytes[parcel] / wiring.hosts[home, 1]
+    end = max(_queued(state, home, 1, lane, length, now) + length, sent)
+    state.queues[home, 1, lane] = end
     state.cards[home, 1] = max(state.cards[home, 1], 0.0) + length
     _at(state, events, end, _ARRIVE, parcel, batch, 0.0)
+
+
+@inlined()
+def _queued(state: State, home: int, way: int, lane: int, length: float, now: float) -> float:
+    """Return when a parcel's turn at a card comes: before that of gradients and weights, if it is none of them.
+
+    Packets of two connections take turns; that those somebody waits for go first is simpler, and the card carries as
+    much. What is in the slower queue comes so much later.
+    """
+    begin: float = max(now, state.queues[home, way, 0], state.queues[home, way, lane])
+    if lane == 0 and state.queues[home, way, 1] > begin:
+        state.queues[home, way, 1] += length
+    state.queues[home, way, lane] = begin + length
+    return begin
 
 
 @inlined()

@@ -1,8 +1,10 @@
 """Predict what a mini-batch takes: Program + Schedule + Cluster -> Prediction."""
 
 from hyperplace.steps.simulate.engine import Outcome, run
-from hyperplace.steps.simulate.tasks import enough_batches, iteration_of, steady_period, tasks_of
+from hyperplace.steps.simulate.gates import gated, kind_of
+from hyperplace.steps.simulate.tasks import enough_batches, iterations_of, steady_period, tasks_of
 from hyperplace.values.cluster import Cluster
+from hyperplace.values.loans import loans_of
 from hyperplace.values.prediction import Prediction
 from hyperplace.values.program import Program
 from hyperplace.values.schedule import BACKWARD, FORWARD, UPDATE, Schedule
@@ -17,16 +19,23 @@ def simulate(program: Program, schedule: Schedule, cluster: Cluster, *, micro_ba
 
 
 def predict(program: Program, schedule: Schedule, cluster: Cluster, *, micro_batches: int | None = None) -> Prediction:
-    """Return what a mini-batch takes once the pipe is full; with `micro_batches` one iteration of the sync schedule."""
+    """Return what a mini-batch takes once the pipe is full; with `micro_batches` by the sync schedule."""
     if micro_batches is not None:
-        outcome = run(iteration_of(program, schedule, micro_batches, cluster), cluster)
-        return _prediction(program, cluster, outcome, outcome.end, num_batches=1)
+        return _predict_sync(program, schedule, cluster, micro_batches)
     num_batches = enough_batches(schedule)
-    outcome = run(tasks_of(program, schedule, num_batches, cluster), cluster)
+    outcome = run(gated(tasks_of(program, schedule, num_batches, cluster)), cluster)
     period = steady_period(outcome.spans, schedule.depth + 1)
-    # A first mini-batch that was late, for want of others to wait for, would make it shorter than can be.
-    period = max(period, *_busy(program, outcome, num_batches), *(t / num_batches for t in outcome.cards.values()), 0.0)
     return _prediction(program, cluster, outcome, period, num_batches)
+
+
+def _predict_sync(program: Program, schedule: Schedule, cluster: Cluster, micro_batches: int) -> Prediction:
+    """Return what lies between the ends of two mini-batches; the first one had no weights to wait for."""
+    count = 3 if loans_of(program) else 2
+    outcome = run(gated(iterations_of(program, schedule, micro_batches, count, cluster)), cluster)
+    ends = [0.0] * count
+    for (batch, _), (_, end) in outcome.spans.items():
+        ends[batch // micro_batches] = max(ends[batch // micro_batches], end)
+    return _prediction(program, cluster, outcome, ends[-1] - ends[-2], count)
 
 
 def _busy(program: Program, outcome: Outcome, num_batches: int) -> list[float]:
@@ -36,11 +45,14 @@ def _busy(program: Program, outcome: Outcome, num_batches: int) -> list[float]:
     return busy
 
 
-def _prediction(program: Program, cluster: Cluster, outcome: Outcome, seconds: float, num_batches: int) -> Prediction:
+def _prediction(program: Program, cluster: Cluster, outcome: Outcome, period: float, num_batches: int) -> Prediction:
+    busy = _busy(program, outcome, num_batches)
+    # A first mini-batch that was late, for want of others to wait for, would make it shorter than can be.
+    seconds = max(period, *busy, *(time / num_batches for time in outcome.cards.values()), 0.0)
     least = max(seconds, 1e-12)
     return Prediction(
         seconds=seconds,
-        busy=tuple(busy / least for busy in _busy(program, outcome, num_batches)),
+        busy=tuple(some / least for some in busy),
         cards={
             (cluster.hosts[host].name, way): time / num_batches / least
             for (host, way), time in sorted(outcome.cards.items())
@@ -51,8 +63,9 @@ def _prediction(program: Program, cluster: Cluster, outcome: Outcome, seconds: f
 
 def _timeline(program: Program, outcome: Outcome) -> Timeline:
     events = [
-        Event(part, KIND_OF[kind], program.label(part, KIND_OF[kind], segment), batch, 1e6 * begin, 1e6 * end)
-        for (batch, (part, kind, segment)), (begin, end) in outcome.spans.items()
-        if kind in KIND_OF
+        Event(part, kind, program.label(part, kind, segment), batch, 1e6 * begin, 1e6 * end)
+        for (batch, node), (begin, end) in outcome.spans.items()
+        for part, segment, kind in ((node[0], node[2], KIND_OF.get(kind_of(node))),)
+        if kind is not None
     ]
     return Timeline(len(program.parts), tuple(events), is_predicted=True)

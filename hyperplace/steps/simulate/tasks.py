@@ -1,4 +1,4 @@
-"""What a schedule lets the parts of a program do, in which order, for a number of mini-batches or one iteration."""
+"""What a schedule lets the parts of a program do, in which order, for a number of mini-batches or iterations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,21 +58,30 @@ def tasks_of(program: Program, schedule: Schedule, num_batches: int, cluster: Cl
     return Tasks(needs, work, parcels, todo, schedule.delays, own)
 
 
-def iteration_of(program: Program, schedule: Schedule, micro_batches: int, cluster: Cluster | None = None) -> Tasks:
-    """Return what is done for the micro-batches of one mini-batch and for the update that follows them."""
+def iterations_of(
+    program: Program, schedule: Schedule, micro_batches: int, count: int, cluster: Cluster | None = None
+) -> Tasks:
+    """Return what is done for the micro-batches of some mini-batches, with the update that follows each of these.
+
+    New weights of copies are waited for by the first micro-batch of the next.
+    """
     needs = needs_of(program, is_sync=True)
     check_complete(program, schedule, needs)
     last = [(p, UPDATE, 0) for p, part in enumerate(program.parts) if part.owned]
-    relaying = relays(loans_of(program))
-    last = [*((p, RELAY, 0) for p in relaying), *last, *((p, PASS, 0) for p in relaying)]
+    loans = loans_of(program)
+    last = [*((p, RELAY, 0) for p in relays(loans)), *last, *((p, PASS, 0) for p in relays(loans))]
     nodes: Needs = needs | {node: set() for node in last}
     share = 1 / micro_batches
     parcels = parcels_of(program, gives_early=micro_batches == 1, share=share)
     work = seconds(program, durations(program, nodes, share=share), cluster)
-    todo = [list(_todo(schedule, p, micro_batches)) for p in range(len(program.parts))]
+    todo: list[list[Done]] = [[] for _ in program.parts]
     for p, some in enumerate(todo):
-        some += [(micro_batches - 1, node) for node in last if node[0] == p]
-    return Tasks(nodes, work, parcels, todo, adds_up=micro_batches)
+        own = list(_todo(schedule, p, micro_batches))
+        own += [(micro_batches - 1, node) for node in last if node[0] == p]
+        some += [
+            (first + batch, node) for first in range(0, count * micro_batches, micro_batches) for batch, node in own
+        ]
+    return Tasks(nodes, work, parcels, todo, {(loan.owner, loan.lent): 1 for loan in loans}, adds_up=micro_batches)
 
 
 def steady_period(spans: Spans, depth: int) -> float:

@@ -30,6 +30,7 @@ class Wiring(NamedTuple):
     parcels_at: Ints  # of every node: the parcels are in the order of their makers
     left: Floats  # this and the following of every parcel
     is_gradient: Ints
+    is_bulk: Ints
     way: Ints
     source: Ints
     target: Ints
@@ -50,7 +51,7 @@ class State(NamedTuple):
     place: Ints  # of every part among its actions
     is_busy: Ints
     free: Floats  # when what a part computes or does for the network is done
-    queues: Floats  # [host, way]: until when they are full
+    queues: Floats  # [host, way, is_bulk]: until when they are full
     cards: Floats  # [host, way]: how long each was busy; below 0 where nothing went through
     begin: Floats  # of every action
     end: Floats
@@ -78,6 +79,7 @@ def wired(tasks: Tasks, cluster: Cluster | None) -> Wiring:
         parcels_at=_offsets([makers[node] for node in number_of]),
         left=np.array([parcel.left for parcel in parcels], np.float64),
         is_gradient=_ints(parcel.takers[0][1] in (UPDATE, NORM, RELAY) for parcel in parcels),
+        is_bulk=_ints(parcel.is_bulk for parcel in parcels),
         way=_ints(_way(parcel, cluster) for parcel in parcels),
         source=_ints(parcel.maker[0] for parcel in parcels),
         target=_ints(parcel.takers[0][0] for parcel in parcels),
@@ -140,7 +142,7 @@ def state_before(tasks: Tasks, cluster: Cluster | None) -> State:
         place=np.zeros(num_parts, np.int64),
         is_busy=np.zeros(num_parts, np.int64),
         free=np.zeros(num_parts),
-        queues=np.zeros((num_hosts, 2)),
+        queues=np.zeros((num_hosts, 2, 2)),
         cards=np.full((num_hosts, 2), -1.0),
         begin=np.zeros(len(missing)),
         end=np.zeros(len(missing)),
@@ -163,5 +165,6 @@ def _missing(tasks: Tasks) -> Ints:
             if parcel.weight is None:
                 waits[:, number_of[taker]] += 1
             elif parcel.weight in tasks.delays:
-                waits[tasks.delays[parcel.weight] :, number_of[taker]] += 1
+                # Of micro-batches the first of the next iteration is the one that waits.
+                waits[tasks.adds_up - 1 + tasks.delays[parcel.weight] :: tasks.adds_up, number_of[taker]] += 1
     return waits.ravel()

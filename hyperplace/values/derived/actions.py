@@ -19,14 +19,20 @@ class Parcel:
     """Bytes that one part's action sends and actions of another part wait for; or of its own, which has them at once.
 
     `left` is how much of the maker's work is still to be done when it goes, as a share. Who takes new weights is of a
-    later mini-batch.
+    later mini-batch, and may have done a share of its work, `into`, before the layer that needs them.
     """
 
     maker: Node
     takers: tuple[Node, ...]
     num_bytes: int
     left: float = 0.0
+    into: tuple[float, ...] = ()  # of every taker, where it is not 0
     weight: tuple[int, str] | None = None  # that the bytes are a new version of: its owner and attribute
+
+    @property
+    def is_bulk(self) -> bool:
+        """Whether these are gradients or weights of copies, which go by connections of their own."""
+        return self.weight is not None or self.takers[0][1] in (UPDATE, NORM, RELAY, PASS)
 
 
 def durations(
@@ -129,20 +135,23 @@ def parcels_of(
     is unless micro-batches add them up first.
     """
     found = list(_messages(program, max(1, round(program.batch * share))))
-    left = [_left(part) if gives_early else {} for part in program.parts]
+    places = [_places(part) for part in program.parts]
     for loan in loans_of(program) if lends else ():
-        found += _lent(program, loan, left[loan.borrower].get(loan.copy, 0.0), clips=clips)
+        found += _lent(program, loan, places[loan.borrower], gives_early=gives_early, clips=clips)
     return found
 
 
-def _left(part: PartProgram) -> dict[str, float]:
-    """Return how much of a backward pass is left when the gradient of a weight is there.
+Places = list[dict[str, float]]  # of every segment, by weight
 
-    Layers run backward from the last to the first, and are taken to be equally long.
+
+def _places(part: PartProgram) -> Places:
+    """Return how much of a segment's work lies before the layer that uses a weight, as a share.
+
+    Layers are taken to be equally long. So much of the backward pass is left when a weight's gradient is there, and so
+    much of the forward pass is done before its value is needed.
     """
     names = [part.weights_of(segment) for segment in range(len(part.segments))]
-    places = [{name: place / len(some) for place, name in enumerate(some)} for some in names]
-    return {name: places[segments[0]][name] for name, segments in part.users.items() if segments}
+    return [{name: place / len(some) for place, name in enumerate(some)} for some in names]
 
 
 def _messages(program: Program, rows: int) -> Iterator[Parcel]:
@@ -167,7 +176,7 @@ def _messages(program: Program, rows: int) -> Iterator[Parcel]:
             yield Parcel((target, BACKWARD, takers[0]), ((source, BACKWARD, sender),), num_bytes)
 
 
-def _lent(program: Program, loan: Loan, left: float, *, clips: bool) -> Iterator[Parcel]:
+def _lent(program: Program, loan: Loan, places: Places, *, gives_early: bool, clips: bool) -> Iterator[Parcel]:
     """Yield a copy's gradient and its new value; those of a relay wait there for the gradients of others."""
     part = program.parts[loan.borrower]
     users = part.users[loan.copy]
@@ -180,6 +189,6 @@ def _lent(program: Program, loan: Loan, left: float, *, clips: bool) -> Iterator
         yield Parcel((loan.borrower, RELAY, 0), (owner,), num_bytes)
         yield Parcel(update, ((loan.borrower, PASS, 0),), num_bytes)
     else:
-        yield Parcel(backward, (taker,), num_bytes, left)
-    takers = tuple((loan.borrower, FORWARD, s) for s in users)
-    yield Parcel(publisher_of(loan), takers, num_bytes, weight=(loan.owner, loan.lent))
+        yield Parcel(backward, (taker,), num_bytes, places[users[0]][loan.copy] if gives_early else 0.0)
+    takers, into = tuple((loan.borrower, FORWARD, s) for s in users), tuple(places[s][loan.copy] for s in users)
+    yield Parcel(publisher_of(loan), takers, num_bytes, into=into, weight=(loan.owner, loan.lent))

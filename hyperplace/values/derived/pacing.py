@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
+from typing import NamedTuple
 
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.derived.actions import Node, Parcel, durations, least_work, needs_of, parcels_of
@@ -14,6 +15,14 @@ from hyperplace.values.schedule import UPDATE, Schedule
 from hyperplace.values.sync_pace import SyncPace
 
 Pair = tuple[int, int]  # of hosts
+
+
+class Sent(NamedTuple):
+    """A parcel on its way to one taker."""
+
+    num_bytes: int
+    left: float
+    into: float
 
 
 def pace_of(program: Program, cluster: Cluster) -> Pace:
@@ -98,22 +107,23 @@ def _links(parcels: Iterable[Parcel], number: dict[Node, int], routes: _Routes) 
     """Yield what every action waits for of every other one.
 
     Parcels that go together share a card, and the last of them comes when all are through; within a host each goes by
-    itself. Of those that go while their maker still works, the first departure with all bytes is a bound, and so is the
-    last one with its own.
+    itself. Of those that go while their maker still works, or come while their taker does, the first departure and the
+    last need with all bytes are a bound, and so are the last departure and the first need with their own.
     """
-    sent: dict[tuple[Node, Node], list[Parcel]] = defaultdict(list)
+    sent: dict[tuple[Node, Node], list[Sent]] = defaultdict(list)
     for parcel in parcels:
-        for taker in parcel.takers:
-            sent[parcel.maker, taker].append(parcel)
+        for taker, into in zip(parcel.takers, parcel.into or (0.0,) * len(parcel.takers), strict=True):
+            sent[parcel.maker, taker].append(Sent(parcel.num_bytes, parcel.left, into))
     for (maker, taker), some in sent.items():
         if maker[0] == taker[0]:  # what a relay keeps for itself
             yield Link(number[maker], number[taker])
             continue
         ends, route = (number[maker], number[taker]), routes.between(maker[0], taker[0])
-        last = min(some, key=lambda one: (one.left, -one.num_bytes))
-        yield Link(*ends, route, last.num_bytes, last.left)
+        last = min(some, key=lambda one: (one.left, one.into, -one.num_bytes))
+        yield Link(*ends, route, last.num_bytes, last.left, last.into)
         if routes.found[route].is_network:
-            yield Link(*ends, route, sum(one.num_bytes for one in some), max(one.left for one in some))
+            num_bytes = sum(one.num_bytes for one in some)
+            yield Link(*ends, route, num_bytes, max(one.left for one in some), max(one.into for one in some))
 
 
 def _network_seconds(parcels: Iterable[Parcel], part: int, cluster: Cluster) -> float:
