@@ -29,9 +29,7 @@ from hyperplace.runtime.addresses import MASTER, family, is_local, own_address
 
 BEAT_S = 0.25
 DEAD_S = 3.0  # of silence while a model is trained
-BUSY_S = (
-    4.5  # while it is read, captured or compiled: what loads libraries or exports holds Python's lock for up to 2 s
-)
+BUSY_S = 4.0  # while it is read, captured or compiled: that holds Python's lock for up to 2 s at a time
 REASON_S = DEAD_S + 1.0  # how long to look for who is lost or has ended, once a connection is gone
 SLOW_S = 1.0  # of silence, or until an answer, of a process that lives
 LOOK_S = 0.1
@@ -367,7 +365,7 @@ class Heart:
         for peer in self._peers.values():
             peer.silent_s += min(since_last_s, MOST_LOOK_S)
             if not peer.has_left and peer.silent_s > peer.limit_s:
-                self._lose(peer.number, f"it has shown no sign of life for {peer.limit_s:.0f} s")
+                self._lose(peer.number, f"it has shown no sign of life for {peer.limit_s:g} s")
         if self._cut_off_since and now - self._cut_off_since > DEAD_S / 2 and not self._own_fault:
             self._own_fault = f"{self.place_of(self.number)} has lost its network"
             self._tell()

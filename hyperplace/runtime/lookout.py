@@ -30,7 +30,11 @@ class _Lookout:
 
     def look(self) -> None:
         """Look once; what has ended the run is told as a fault."""
-        if self._network.is_stopped or self._processes.has_left:
+        if self._network.is_stopped:
+            return
+        if self._processes.has_left:  # who is lost while all part from each other is waited for in vain
+            if self._processes.heart.fault(self._processes.members):
+                self._processes.abort()
             return
         fault = self._processes.fault() or self._deadlock()
         if fault and not (self._network.is_stopped or self._processes.has_left):

@@ -92,9 +92,13 @@ class Processes:
 
     def connect(self) -> None:
         """Connect everybody with everybody."""
-        self.group = self._watched(lambda: ProcessGroupGloo(self._store, self.number, self.size, NEVER))
-        bulk = PrefixStore("bulk", self._store)
-        self.bulk = self._watched(lambda: ProcessGroupGloo(bulk, self.number, self.size, NEVER))
+        number, size, store = self.number, self.size, self._store
+
+        def both() -> tuple[Any, Any]:  # knows nothing of this: where somebody never comes, the thread stays
+            group = ProcessGroupGloo(store, number, size, NEVER)
+            return group, ProcessGroupGloo(PrefixStore("bulk", store), number, size, NEVER)
+
+        self.group, self.bulk = self._watched(both)
 
     def _watched(self, work: Callable[[], T]) -> T:
         return self.heart.watched(work, self.fault)
@@ -145,17 +149,19 @@ class Processes:
     def leave(self) -> None:
         self.has_left = True
         with suppress(TrainingError):  # who was there first has closed the connection, or nothing can be said
+            self.exchange("close", None)  # first of all: whoever makes another call is told so
             self._empty_bulk()
-            for _ in range(2):  # when the second is here, the first has arrived everywhere
-                self.exchange("close", None)
+            self.exchange("close", None)  # when this is here, all else has arrived everywhere
 
     def _empty_bulk(self) -> None:
         """Wait for a byte of everybody that comes after all else."""
-        others = [number for number in range(self.size) if number != self.number]
-        byte = torch.zeros(1, dtype=torch.uint8)
-        coming = [(other, self.bulk.recv([torch.empty_like(byte)], other, CONTROL_TAG)) for other in others]
-        going = [(other, self.bulk.send([byte], other, CONTROL_TAG)) for other in others]
-        self._end_send("close", [(other, work, byte) for other, work in coming + going])
+        pending = []
+        for other in (number for number in range(self.size) if number != self.number):
+            for move in (self.bulk.recv, self.bulk.send):
+                byte = torch.zeros(1, dtype=torch.uint8)
+                work = self._tried(other, lambda m=move, b=byte, o=other: m([b], o, CONTROL_TAG))  # type: ignore[misc]
+                pending.append((other, work, byte))
+        self._end_send("close", pending)
 
     def watch(self, look: Callable[[], None]) -> None:
         """Look every now and then, and when there is news, until this process has left."""

@@ -84,8 +84,9 @@ def train(
 
     SIGTERM is as Ctrl-C. Where a host was lost, `on_change` gets the words for it, and whether this is the first
     process now, which has the checkpoint and the figures. `on_ready` is called once nothing can be wrong with model,
-    plan, settings and checkpoint. `on_reading` gets a reading of all parts now and then; of several processes all must
-    ask for it, or none. A checkpoint of all epochs, whose run was broken off before its reports, has nothing to train.
+    plan, settings and checkpoint, and there is something to train: a checkpoint of all epochs, whose run was broken off
+    before its reports, has nothing. `on_reading` gets a reading of all parts now and then; of several processes all
+    must ask for it, or none.
     """
     judge = Judge()
     with make_trainer(model, plan, settings, flow, judge) as trainer, _interrupt(trainer) as (interrupt, is_stopped):
@@ -96,11 +97,12 @@ def train(
             progress.take_brought(trainer.brought, math.ceil(len(sets.train) / settings.batch))
         if resume:
             _resume(trainer, checkpoint, settings, progress, len(sets.train))
-        on_ready()
-        epoch = Epoch(trainer, judge, progress, settings, sets, on_step, is_stopped)
-        meter = _metered(epoch, trainer, on_reading) if on_reading else None
         num_before = progress.epoch
         was_over = is_over = num_before >= settings.epochs
+        if not was_over:
+            on_ready()
+        epoch = Epoch(trainer, judge, progress, settings, sets, on_step, is_stopped)
+        meter = _metered(epoch, trainer, on_reading) if on_reading else None
         while not is_over:
             shown = _run_or_end(epoch, trainer, interrupt)
             save_checkpoint(trainer, checkpoint, _extra(settings, progress))

@@ -12,7 +12,7 @@ WAYS = {OUT: "outward", IN: "inward"}
 
 @dataclass(frozen=True)
 class Prediction:
-    """The seconds of a mini-batch in the steady state, or of one iteration, and who is busy for which share of it."""
+    """The seconds of a mini-batch in the steady state, and who is busy for which share of it."""
 
     seconds: float
     busy: tuple[float, ...]  # of every part

@@ -227,6 +227,14 @@ def other_collectives(folder):
         _told(lambda: trainer.state_dict() if dist.get_rank() else trainer.moved_bytes())
 
 
+def other_end(folder):
+    """Close the trainer on rank 1 while rank 0 makes one more call."""
+    with made() as trainer:
+        steps(trainer, 0, 2)
+        if dist.get_rank() == 0:
+            _told(trainer.state_dict)
+
+
 def own_fault(folder):
     """Let the caller's own code fail on rank 1, within the block."""
 
@@ -328,6 +336,7 @@ REFUSALS = (
     other_rows,
     other_calls,
     other_collectives,
+    other_end,
     other_weights,
     other_shapes,
     other_torch,

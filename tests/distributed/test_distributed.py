@@ -177,6 +177,10 @@ def test_ranks_that_differ_are_refused_with_the_same_words(scene, refusals):
     assert DIFFERENT[scene] in second or second == "KeyError: 'mine'"
 
 
+def test_whoever_makes_a_call_when_another_has_closed_is_told(refusals):
+    assert "rank 1 calls close() while rank 0 calls state_dict()" in refusals["other_end"][0][0]
+
+
 def test_many_steps_hold_no_more_than_some(tmp_path):
     for one in lines(run(2, "scenes.py", "many", tmp_path)):
         if "begin" in one:

@@ -1,20 +1,36 @@
 """What a rank notes: work, waits between and within it, and how long it was busy without them."""
 
-import time
-
 import pytest
 
+from hyperplace.runtime import journal as journals
 from hyperplace.runtime.journal import Journal
 
 LONG_S, SHORT_S = 0.005, 0.0
 
 
+class Clock:
+    """Stands still while nobody rests."""
+
+    def __init__(self):
+        self.now_ns = 0
+
+    def perf_counter_ns(self):
+        return self.now_ns
+
+
+CLOCK = Clock()
+
+
 def rest(seconds):
-    return lambda: time.sleep(seconds)
+    def run():
+        CLOCK.now_ns += round(1e9 * seconds)
+
+    return run
 
 
 @pytest.fixture
-def journal():
+def journal(monkeypatch):
+    monkeypatch.setattr(journals, "time", CLOCK)
     made = Journal(is_kept=True)
     made.begin("forward", 3, 7)
     return made

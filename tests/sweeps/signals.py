@@ -19,12 +19,18 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import hyperplace.steps.capture
+import hyperplace.training  # noqa: F401  with what loads slowest
+from hyperplace.cli import main as main_of_cli
+
 LIMIT_S = 5.0
 CLI = (sys.executable, "-c", "from hyperplace.cli import main; main()")
-TRAIN = ("--data", "synthetic", "--images", "3200", "--epochs", "4", "--schedule", "sync", "--batch", "16")
+TRAIN = ("--data", "synthetic", "--images", "1600", "--epochs", "3", "--schedule", "sync", "--batch", "16")
 SMALL = ("--batch", "16", "--time-limit", "1")
 PARTITION = ("partition", "smallcnn", "--k", "4", "--time-limit", "4")
 MARK = "HYPERPLACE_SIGNAL_SWEEP"
@@ -43,54 +49,124 @@ class Tally:
     faults: list[str] = field(default_factory=list)
 
 
-def disturbed(words, number, delay_s, folder):
-    """Run a command, send it a signal after a while; return its code, what it said, and how long it took to end."""
-    mark = secrets.token_hex(8)
-    with (folder / "said").open("w+") as said:
-        process = subprocess.Popen(
-            [*CLI, *words],
-            stdout=subprocess.DEVNULL,
-            stderr=said,
-            env=os.environ | {MARK: mark},
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )
+class Command:
+    """A command in a process that was forked: it has torch already, so that moments are not drawn from its loading.
+
+    Every fifth is begun as from a shell.
+    """
+
+    num_begun = 0
+
+    def __init__(self, words, folder):
+        self._words, self._said, self.mark = words, folder / "said", secrets.token_hex(8)
+        self.returncode = self._process = None
+        Command.num_begun += 1
+        self._said.write_text("")
+        if Command.num_begun % 5 == 0:
+            with self._said.open("w") as said:
+                self._process = subprocess.Popen(
+                    [*CLI, *words],
+                    stdout=subprocess.DEVNULL,
+                    stderr=said,
+                    env=self._env(),
+                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+                )
+            self.number = self._process.pid
+        else:
+            # A signal before the child is ready for it would go through what it has of the sweep itself.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            self.number = os.fork()
+            if self.number == 0:
+                self._run()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+    def _env(self):
+        return os.environ | {MARK: self.mark}
+
+    def _run(self):
+        code = 3
         try:
-            process.wait(delay_s)
-            seconds = None  # it had ended already
-        except subprocess.TimeoutExpired:
-            begin = time.monotonic()
-            process.send_signal(number)
-            try:
-                process.wait(4 * LIMIT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            seconds = time.monotonic() - begin
-        said.seek(0)
-        return process.returncode, said.read(), seconds, mark
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            os.setsid()  # by which all that it starts can be told
+            os.environ |= self._env()
+            for path, number in ((os.devnull, 1), (self._said, 2)):
+                os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+            sys.argv = ["hyperplace", *self._words]
+            main_of_cli()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        except KeyboardInterrupt:
+            code = -signal.SIGINT
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            with suppress(Exception):
+                sys.stderr.flush()
+            if code < 0:
+                signal.signal(-code, signal.SIG_DFL)
+                os.kill(os.getpid(), -code)
+            os._exit(code)
+
+    def wait(self, limit_s):
+        """Say whether it has ended in time."""
+        deadline = time.monotonic() + limit_s
+        while self.returncode is None:
+            number, status = os.waitpid(self.number, os.WNOHANG)
+            if number:
+                self.returncode = os.waitstatus_to_exitcode(status)
+                if self._process:
+                    self._process.returncode = self.returncode
+            elif time.monotonic() > deadline:
+                return False
+            else:
+                time.sleep(0.005)
+        return True
+
+    def said(self):
+        return self._said.read_text()
 
 
-def left_over(mark, limit_s=LIMIT_S):
-    """Return the processes that still have the mark of a command, some time after it."""
+def disturbed(words, number, delay_s, folder):
+    """Run a command, send it a signal after a while; return it, and how long it took to end."""
+    command = Command(words, folder)
+    if command.wait(delay_s):
+        return command, None  # it had ended already
+    begin = time.monotonic()
+    os.kill(command.number, number)
+    if not command.wait(4 * LIMIT_S):
+        os.kill(command.number, signal.SIGKILL)
+        command.wait(LIMIT_S)
+    return command, time.monotonic() - begin
+
+
+def left_over(command, limit_s=LIMIT_S):
+    """Return the processes that still have the mark or the session of a command, some time after it."""
     deadline = time.monotonic() + limit_s
-    while (found := _marked(mark)) and time.monotonic() < deadline:
+    while (found := _marked(command)) and time.monotonic() < deadline:
         time.sleep(0.1)
     return found
 
 
-def _marked(mark):
+def _marked(command):
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            if f"{MARK}={mark}".encode() in (path / "environ").read_bytes():
+            state, _, _, session, *_ = (path / "stat").read_text().rpartition(")")[2].split()
+            if state == "Z":  # it has ended, and nobody has asked for it
+                continue
+            if int(session) == command.number or f"{MARK}={command.mark}".encode() in (path / "environ").read_bytes():
                 found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200])
         except OSError:  # it has ended, or is another user's
             continue
     return found
 
 
-def check(tally, name, number, code, said, seconds):
+def check(tally, name, number, command, seconds):
     """Note what holds of any command that got a signal."""
+    code, said = command.returncode, command.said()
     if seconds is None:
         tally.late += 1
         if code:
@@ -115,10 +191,10 @@ def train_signals(number, count, folder, plan, calm, chance):
         resume = ["--resume"] if (out / "checkpoint.pt").exists() else []
         delay_s = chance.uniform(0, calm.seconds) if tally.sent < count else 300
         words = ("train", str(plan), *TRAIN, "--out", str(out), *resume)
-        code, said, seconds, _ = disturbed(words, number, delay_s, folder)
+        command, seconds = disturbed(words, number, delay_s, folder)
         tally.sent += seconds is not None
-        tally.saved += "saved in" in said
-        check(tally, "train", number, code, said, seconds)
+        tally.saved += "saved in" in command.said()
+        check(tally, "train", number, command, seconds)
         if (out / "history.csv").exists() and seconds is None:
             if losses(out) != wanted:
                 tally.faults.append(f"train: {number.name}: other losses: {losses(out)}")
@@ -134,10 +210,10 @@ def partition_signals(number, count, folder, calm, chance):
     tally, out = Tally(), folder / f"plan-{number.name}"
     for _ in range(count):
         words = (*PARTITION, "--out", str(out))
-        code, said, seconds, mark = disturbed(words, number, chance.uniform(0, calm.seconds), folder)
+        command, seconds = disturbed(words, number, chance.uniform(0, calm.seconds), folder)
         tally.sent += seconds is not None
-        check(tally, "partition", number, code, said, seconds)
-        if left := left_over(mark):
+        check(tally, "partition", number, command, seconds)
+        if left := left_over(command):
             tally.faults.append(f"partition: {number.name}: left {left}")
     return tally
 
@@ -152,7 +228,9 @@ class Calm:
 
 def calm(words, folder):
     begin = time.monotonic()
-    subprocess.run([*CLI, *words, "--out", str(folder)], check=True, capture_output=True)
+    command = Command((*words, "--out", str(folder)), folder.parent)
+    assert command.wait(600)
+    assert command.returncode == 0, command.said()
     return Calm(folder, time.monotonic() - begin)
 
 

@@ -25,7 +25,7 @@ ASYNC_HELP = (
 )
 SYNC_HELP = (
     "The least a mini-batch can take with the sync schedule: the slowest part, the fullest card, or the longest chain "
-    "of work and messages through all micro-batches, the update and the new weights. A batch norm sees one "
+    "of work and messages from a part's first micro-batch to its update, or to its new weights. A batch norm sees one "
     "micro-batch at a time, so several change what it learns. Queues come on top:"
 )
 

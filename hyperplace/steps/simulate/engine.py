@@ -10,7 +10,7 @@ wiring.py makes arrays of the tasks; events.py, which is compiled, lets them hap
 from dataclasses import dataclass
 
 from hyperplace.errors import UsageError
-from hyperplace.steps.simulate.tasks import Spans, Tasks
+from hyperplace.steps.simulate.tasks import Spans, Tasks, kind_of
 from hyperplace.steps.simulate.wiring import State, Wiring, state_before, wired
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.derived.traffic import Card
@@ -34,7 +34,9 @@ def run(tasks: Tasks, cluster: Cluster | None = None) -> Outcome:
     end = float(play(wiring, state))
     stuck = [todo[place] for todo, place in zip(tasks.todo, state.place.tolist(), strict=True) if place < len(todo)]
     if stuck:
-        who = ", ".join(f"part {node[0]} before {node[1]}{node[2]} of mini-batch {batch}" for batch, node in stuck)
+        who = ", ".join(
+            f"part {node[0]} before {kind_of(node)}{node[2]} of mini-batch {batch}" for batch, node in stuck
+        )
         raise UsageError(f"the schedule never ends: {who} wait for each other")
     return _outcome(tasks, wiring, state, end)
 

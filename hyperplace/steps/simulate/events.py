@@ -126,7 +126,7 @@ def _queued(state: State, home: int, way: int, lane: int, length: float, now: fl
     """Return when a parcel's turn at a card comes: before that of gradients and weights, if it is none of them.
 
     Packets of two connections take turns; that those somebody waits for go first is simpler, and the card carries as
-    much. What is in the slower queue comes so much later.
+    much. What enters the slower queue from now on comes so much later.
     """
     begin: float = max(now, state.queues[home, way, 0], state.queues[home, way, lane])
     if lane == 0 and state.queues[home, way, 1] > begin:

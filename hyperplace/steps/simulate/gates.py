@@ -9,9 +9,8 @@ after the other; the last keeps its name, for those who wait for it.
 from collections import defaultdict
 from dataclasses import replace
 
-from hyperplace.steps.simulate.tasks import Done, Spans, Tasks
+from hyperplace.steps.simulate.tasks import Done, Spans, Tasks, kind_of
 from hyperplace.values.derived.actions import Node, Parcel
-from hyperplace.values.schedule import FORWARD
 
 GRADES = 8  # at how many places a pass may be cut: weights needed later are taken to be needed at the one before
 
@@ -69,11 +68,6 @@ def _graded(share: float) -> float:
 def _pieces(node: Node, number: int) -> list[Node]:
     part, kind, segment = node
     return [*((part, f"{kind}{piece}", segment) for piece in range(number - 1)), node]
-
-
-def kind_of(node: Node) -> str:
-    """Return the kind of the action that a node is, or is a piece of."""
-    return FORWARD if node[1].startswith(FORWARD) else node[1]
 
 
 def whole(spans: Spans) -> Spans:

@@ -1,15 +1,17 @@
 """Predict what a mini-batch takes: Program + Schedule + Cluster -> Prediction."""
 
+from dataclasses import replace
+
 from hyperplace.steps.simulate.engine import Outcome, run
-from hyperplace.steps.simulate.gates import gated, kind_of
-from hyperplace.steps.simulate.tasks import enough_batches, iterations_of, steady_period, tasks_of
+from hyperplace.steps.simulate.gates import gated
+from hyperplace.steps.simulate.tasks import enough_batches, iterations_of, kind_of, steady_period, tasks_of
 from hyperplace.values.cluster import Cluster
-from hyperplace.values.loans import loans_of
 from hyperplace.values.prediction import Prediction
 from hyperplace.values.program import Program
 from hyperplace.values.schedule import BACKWARD, FORWARD, UPDATE, Schedule
 from hyperplace.values.timeline import Event, Timeline
 
+ITERATIONS = 3  # of the synchronous schedule: between the last two it is as between all that would follow
 KIND_OF = {FORWARD: "forward", BACKWARD: "backward", UPDATE: "update"}
 
 
@@ -29,13 +31,20 @@ def predict(program: Program, schedule: Schedule, cluster: Cluster, *, micro_bat
 
 
 def _predict_sync(program: Program, schedule: Schedule, cluster: Cluster, micro_batches: int) -> Prediction:
-    """Return what lies between the ends of two mini-batches; the first one had no weights to wait for."""
-    count = 3 if loans_of(program) else 2
-    outcome = run(gated(iterations_of(program, schedule, micro_batches, count, cluster)), cluster)
-    ends = [0.0] * count
-    for (batch, _), (_, end) in outcome.spans.items():
-        ends[batch // micro_batches] = max(ends[batch // micro_batches], end)
-    return _prediction(program, cluster, outcome, ends[-1] - ends[-2], count)
+    """Return what lies between two mini-batches: from end to end, or where a part takes longer to begin the next.
+
+    The first has no new weights to wait for, and nobody is late for it.
+    """
+    outcome = run(gated(iterations_of(program, schedule, micro_batches, ITERATIONS, cluster)), cluster)
+    ends = [0.0] * ITERATIONS
+    begins: dict[tuple[int, int], float] = {}  # by part and mini-batch
+    for (batch, node), (begin, end) in outcome.spans.items():
+        number = batch // micro_batches
+        begins[node[0], number] = min(begins.get((node[0], number), begin), begin)
+        ends[number] = max(ends[number], end)
+    last = ITERATIONS - 1
+    between = [begins[p, last] - begins[p, last - 1] for p in range(len(program.parts)) if (p, last) in begins]
+    return _prediction(program, cluster, outcome, max(ends[last] - ends[last - 1], *between, 0.0), ITERATIONS)
 
 
 def _busy(program: Program, outcome: Outcome, num_batches: int) -> list[float]:
@@ -62,10 +71,15 @@ def _prediction(program: Program, cluster: Cluster, outcome: Outcome, period: fl
 
 
 def _timeline(program: Program, outcome: Outcome) -> Timeline:
-    events = [
-        Event(part, kind, program.label(part, kind, segment), batch, 1e6 * begin, 1e6 * end)
-        for (batch, node), (begin, end) in outcome.spans.items()
-        for part, segment, kind in ((node[0], node[2], KIND_OF.get(kind_of(node))),)
-        if kind is not None
-    ]
+    """Return what happened; of a pass that waited on its way for weights there are several events."""
+    events: list[Event] = []
+    for (batch, node), (begin, end) in outcome.spans.items():
+        if (kind := KIND_OF.get(kind_of(node))) is None:
+            continue
+        one = Event(node[0], kind, program.label(node[0], kind, node[2]), batch, 1e6 * begin, 1e6 * end)
+        before = events[-1] if events else one
+        if replace(before, start_us=one.start_us, end_us=one.end_us) == one and before.end_us == one.start_us:
+            events[-1] = replace(before, end_us=one.end_us)
+        else:
+            events.append(one)
     return Timeline(len(program.parts), tuple(events), is_predicted=True)

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from hyperplace.errors import UsageError
 from hyperplace.values.cluster import Cluster
-from hyperplace.values.derived.actions import Needs, Node, Parcel, durations, needs_of, parcels_of
+from hyperplace.values.derived.actions import Needs, Node, Parcel, closing_of, durations, needs_of, parcels_of
 from hyperplace.values.derived.traffic import seconds
-from hyperplace.values.loans import loans_of, relays, users_of
+from hyperplace.values.loans import loans_of, users_of
 from hyperplace.values.program import Program
-from hyperplace.values.schedule import FORWARD, NORM, PASS, RELAY, UPDATE, Schedule
+from hyperplace.values.schedule import FORWARD, NORM, UPDATE, Schedule
 
 ROUNDS = 8  # of as many mini-batches as there can be in flight, between filling the pipe and letting it run dry
 
@@ -34,6 +34,11 @@ class Tasks:
     delays: Mapping[Weight, int] = field(default_factory=dict)
     users: Mapping[Weight, set[Node]] = field(default_factory=dict)
     adds_up: int = 1  # micro-batches, of which the last brings the gradients of copies
+
+
+def kind_of(node: Node) -> str:
+    """Return the kind of the action that a node is, or is a piece of: F3 is one of F."""
+    return FORWARD if node[1].startswith(FORWARD) else node[1]
 
 
 def enough_batches(schedule: Schedule) -> int:
@@ -67,9 +72,7 @@ def iterations_of(
     """
     needs = needs_of(program, is_sync=True)
     check_complete(program, schedule, needs)
-    last = [(p, UPDATE, 0) for p, part in enumerate(program.parts) if part.owned]
-    loans = loans_of(program)
-    last = [*((p, RELAY, 0) for p in relays(loans)), *last, *((p, PASS, 0) for p in relays(loans))]
+    last, loans = closing_of(program), loans_of(program)
     nodes: Needs = needs | {node: set() for node in last}
     share = 1 / micro_batches
     parcels = parcels_of(program, gives_early=micro_batches == 1, share=share)

@@ -88,6 +88,16 @@ def needs_of(program: Program, *, is_sync: bool = False, clips: bool = False) ->
     return needs
 
 
+def closing_of(program: Program) -> list[Node]:
+    """Return what parts do once in the synchronous schedule, after all micro-batches, in the order in which each does.
+
+    Relays add gradients up before the updates, and pass new weights on after them.
+    """
+    relaying = relays(loans_of(program))
+    updates = [(p, UPDATE, 0) for p, part in enumerate(program.parts) if part.owned]
+    return [*((p, RELAY, 0) for p in relaying), *updates, *((p, PASS, 0) for p in relaying)]
+
+
 def _connect(needs: Needs, maker: Node, taker: Node) -> None:
     """Let a segment run forward after the one that makes what it takes, and backward before it."""
     needs[taker].add(maker)

@@ -6,12 +6,12 @@ from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from hyperplace.values.cluster import Cluster
-from hyperplace.values.derived.actions import Node, Parcel, durations, least_work, needs_of, parcels_of
+from hyperplace.values.derived.actions import Node, Parcel, closing_of, durations, least_work, needs_of, parcels_of
 from hyperplace.values.derived.traffic import card_seconds, seconds
 from hyperplace.values.pace import CardLoad, Link, Pace, Route
 from hyperplace.values.prediction import WAYS
 from hyperplace.values.program import Program
-from hyperplace.values.schedule import UPDATE, Schedule
+from hyperplace.values.schedule import Schedule
 from hyperplace.values.sync_pace import SyncPace
 
 Pair = tuple[int, int]  # of hosts
@@ -49,13 +49,13 @@ def pace_of(program: Program, cluster: Cluster) -> Pace:
 def sync_pace_of(program: Program, schedule: Schedule, cluster: Cluster) -> SyncPace:
     """Return what bounds an iteration of the synchronous schedule on a cluster, whatever its micro-batches."""
     needs, parcels = needs_of(program, is_sync=True), parcels_of(program)
-    updates = [(p, UPDATE, 0) for p, part in enumerate(program.parts) if part.owned]
-    order = (*sorted(needs), *updates)
+    closing = closing_of(program)
+    order = (*sorted(needs), *closing)
     work = seconds(program, durations(program, order), cluster)
     least = [cluster.devices[p].seconds(least_work(program), program.unit) for p in range(len(program.parts))]
     number = {node: place for place, node in enumerate(order)}
     routes = _Routes(cluster)
-    messages = [one for one in parcels if one.maker[1] != UPDATE and one.takers[0][1] != UPDATE]
+    messages = [one for one in parcels if not one.is_bulk]
     links = {Link(number[need], number[node]) for node in needs for need in needs[node]}
     links |= set(_links([one for one in parcels if one.weight is None], number, routes))
     returns = set(_links([one for one in parcels if one.weight is not None], number, routes))
@@ -69,7 +69,7 @@ def sync_pace_of(program: Program, schedule: Schedule, cluster: Cluster) -> Sync
             tuple((number[p, action.kind, action.segment], action.offset) for action in row)
             for p, row in enumerate(schedule.actions)
         ),
-        updates=tuple(number[node] for node in updates),
+        updates=tuple(number[node] for node in closing),
         links=tuple(sorted(links)),
         returns=tuple(sorted(returns)),
         cards=_cards(parcels, cluster),
