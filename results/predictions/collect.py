@@ -14,9 +14,9 @@ from itertools import combinations
 from pathlib import Path
 from statistics import median
 
-ABOUT = """Predictions are at the pace of their own run. Half rows, that pace and `message_s` were added after rows of
-these same models had been seen. What a short message costs was probed by bare pings, but for `resnet50-hosts-data`, by
-a program that hands it on, and for `vgg16-hosts-data`, `-10gbit` and `-100mbit`, by one that also works in between.
+ABOUT = """Predictions are at the pace of their own run. Half rows, that pace, `message_s` and weights that arrive within a
+pass were added after rows of these same models had been seen. `vgg16-hosts` and `resnet50-hosts` are of the simulation as
+it is; in the others new weights come before a pass, sync is one mini-batch by itself, and all waits its turn at a card.
 Threads are older.
 """
 APART = 1.10  # methods that differ by less are not put in order
