@@ -14,10 +14,10 @@ from itertools import combinations
 from pathlib import Path
 from statistics import median
 
-ABOUT = """Predictions are at the pace of their own run. Half rows, that pace, `message_s` and weights that arrive within a
-pass were added after rows of these same models had been seen. `vgg16-hosts` and `resnet50-hosts` are of the simulation as
-it is; in the others new weights come before a pass, sync is one mini-batch by itself, and all waits its turn at a card.
-Threads are older.
+ABOUT = """Predictions are at the pace of their own run. Half rows, that pace, `message_s` and weights that arrive
+within a pass were added after rows of these same models had been seen. `vgg16-hosts` and `resnet50-hosts` are of the
+simulation as it is; in the others new weights come before a pass, sync is one mini-batch by itself, and all waits its
+turn at a card. Threads are older.
 """
 APART = 1.10  # methods that differ by less are not put in order
 
