@@ -1,4 +1,4 @@
-"""Send signals to `hyperplace train` and `hyperplace partition` at random moments: by hand, 300 take half an hour.
+"""Send signals to `hyperplace train` and `hyperplace partition` at random moments: 300 take over an hour.
 
 A run of train ends within five seconds of its signal, and the same command with --resume goes on from the checkpoint:
 again and again, until the run is done, with the losses of a run that nobody disturbed. A partition ends within five
