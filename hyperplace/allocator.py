@@ -10,10 +10,11 @@ import ctypes
 import os
 import sys
 
-# As malloc.h numbers them. A trim threshold is an int: more than 2 GiB that is free at the heap's end still goes back.
+# As malloc.h numbers them. A trim threshold of -1 is none: with the largest number that fits, 2 GiB, whoever closed a
+# trainer of a large model gave its memory back, and the next one took it page by page again.
 TRIM_THRESHOLD, TOP_PAD, MMAP_MAX, ARENA_MAX = -1, -2, -4, -8
-MOST_INT, PAD_BYTES = 2**31 - 1, 64 * 2**20
-SETTINGS = {MMAP_MAX: 0, TRIM_THRESHOLD: MOST_INT, TOP_PAD: PAD_BYTES, ARENA_MAX: 1}
+NEVER, PAD_BYTES = -1, 64 * 2**20
+SETTINGS = {MMAP_MAX: 0, TRIM_THRESHOLD: NEVER, TOP_PAD: PAD_BYTES, ARENA_MAX: 1}
 OWN_WISHES = ("MALLOC_", "GLIBC_TUNABLES")  # variables by which somebody has said otherwise
 
 

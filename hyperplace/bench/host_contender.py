@@ -93,7 +93,7 @@ class HostContender:
 
     @property
     def warm_up(self) -> int:
-        """Mini-batches before the clock runs."""
+        """Mini-batches that fill the pipe."""
         return self.entry.in_flight + PACED if self.row.schedule == ASYNC else SYNC_WARM_UP
 
     def finished(self) -> BenchRow:

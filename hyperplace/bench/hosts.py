@@ -5,6 +5,7 @@ train while the clock runs, and close it again.
 """
 
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -27,9 +28,11 @@ from hyperplace.values.bench import ASYNC, Bench
 from hyperplace.values.profile import machine_line
 
 LEAST_STEPS = 2  # that are timed, however slow
-# After the pipe is full, as far as a turn has time for them: memory is not all there yet, and whenever ranks are asked
-# for something the one that is ahead waits for the other, so that the pipe runs dry, in some plans for seconds.
+# After the pipe is full, as far as a turn has time for them: whenever ranks are asked for something the one that is
+# ahead waits for the other, so that the pipe runs dry, in some plans for seconds.
 SETTLING_STEPS = 5
+# Pages that come anew in a mini-batch once memory has found its size; each takes microseconds, on some machines 25.
+FEW_FAULTS = 1000
 
 
 def bench_hosts(
@@ -106,7 +109,7 @@ class _Run:
 
     def turn(self, one: HostContender) -> None:
         """Add the speed of one turn."""
-        number = self._warmed_up(one)
+        _, number = self._warmed_up(one)
         replies = self._given(one, number, settling=settling(number))
         self.workers.ask(Job(CLOSE), one.row.num_parts)
         seconds = max(reply.seconds for reply in replies)
@@ -120,8 +123,8 @@ class _Run:
 
     def watch(self, one: HostContender) -> None:
         """Add what a recorded run shows: the bubble, the timeline, the bytes of the trainer and of the cards."""
-        number, pieces = self._warmed_up(one, record=True), one.entry.micro_batches
-        before = one.warm_up + settling(number)
+        (given, number), pieces = self._warmed_up(one, record=True), one.entry.micro_batches
+        before = given + settling(number)
         after = one.entry.in_flight if one.row.schedule == ASYNC else 1  # the steady state ends when the pipe empties
         self._given(one, number + after, settling=settling(number))
         replies = self.workers.ask(Job(WATCH), one.row.num_parts)
@@ -133,11 +136,20 @@ class _Run:
         if self.place.counts_bytes:
             one.wire_bytes.append(sum(reply.sent_bytes for reply in replies) / (before + number + after))
 
-    def _warmed_up(self, one: HostContender, *, record: bool = False) -> int:
-        """Open a contender and fill its pipe; return how many mini-batches to time."""
+    def _warmed_up(self, one: HostContender, *, record: bool = False) -> tuple[int, int]:
+        """Open a contender, fill its pipe, and let its memory grow; return how many mini-batches that took, and how
+        many to time.
+
+        Several mini-batches in flight with their versions of a large model's weights take gigabytes, and it is dozens
+        of mini-batches until all of it is there: what a run of hours takes is not what its first seconds take.
+        """
         self.workers.ask(Job(OPEN, replace(one.entry, record=record)), one.row.num_parts)
-        replies = self._given(one, one.warm_up)
-        return num_steps(max(reply.last_s for reply in replies), self.settings)
+        given, deadline = 0, time.monotonic() + self.settings.turn_limit_s
+        while True:
+            replies = self._given(one, one.warm_up)
+            given += one.warm_up
+            if max(reply.faults for reply in replies) <= FEW_FAULTS * one.warm_up or time.monotonic() > deadline:
+                return given, num_steps(max(reply.last_s for reply in replies), self.settings)
 
     def _given(self, one: HostContender, number: int, *, settling: int = 0) -> list[Reply]:
         return self.workers.ask(Job(GIVE, number=number, settling=settling), one.row.num_parts)

@@ -69,6 +69,7 @@ class Reply:
     seconds: float = 0.0
     last_s: float = 0.0  # of the last mini-batch
     busy_s: float = 0.0  # of the processor, all threads
+    faults: int = 0  # pages of memory that came anew
     sent_bytes: int = 0  # by the host's card; of a watch, since the first mini-batch
     moved_bytes: float = 0.0  # per mini-batch, by the trainer's own count
     timeline: str = ""

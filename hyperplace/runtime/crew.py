@@ -31,6 +31,7 @@ from hyperplace.values.schedule import Schedule
 
 LESS_PRIORITY = 10  # as nice(1) counts; on Linux threads have their own
 FREE_S = 4.0  # how long an update may still take when everything stops
+JOIN_LOOK_S = 0.05
 
 
 def made_ranks(
@@ -150,12 +151,18 @@ class Crew:
         return self._transport.wait_until_written(FREE_S)
 
     def end(self, limit_s: float) -> None:
-        """Stop, and wait for the threads; one that is in a long operation is left behind, and ends after it."""
+        """Stop, and wait for the threads; one that is in a long operation is left behind, and ends after it.
+
+        One that waits in vain for another host is left behind too, and does nothing any more.
+        """
         self.stop()
         deadline = time.monotonic() + limit_s
         for rank, thread in zip(self._ranks, self._threads, strict=True):
-            thread.join(max(0.0, deadline - time.monotonic()))
-            if not thread.is_alive():
+            is_stuck = False
+            while thread.is_alive() and not is_stuck and time.monotonic() < deadline:
+                thread.join(JOIN_LOOK_S)
+                is_stuck = self._transport.waits_in_vain(rank.number)
+            if is_stuck or not thread.is_alive():
                 rank.weights.discard()
             elif limit_s > 0:
                 warnings.warn(f"{thread.name} is still in a long operation, and ends after it", stacklevel=3)

@@ -12,6 +12,7 @@ from tiny import tiny
 from hyperplace import api
 from hyperplace.bench import BenchSettings, Card, HostSettings, bench_hosts, host_contender, hosts, netns
 from hyperplace.bench.contender import Planned
+from hyperplace.bench.jobs import GIVE, Entry, Job, Reply
 from hyperplace.errors import UsageError
 from hyperplace.values.bench import TOGETHER
 from hyperplace.values.cluster import Cluster, Device, Host
@@ -38,6 +39,34 @@ def _loopback(monkeypatch: pytest.MonkeyPatch) -> None:
         raise netns.NoHosts("emulated hosts need root")
 
     monkeypatch.setattr(netns, "_check_rights", refuse)
+
+
+class Growing:
+    """Workers whose memory is all there after some jobs."""
+
+    def __init__(self, faults: list[int]) -> None:
+        self.faults, self.given = faults, []
+
+    def ask(self, job: Job, num_ranks: int) -> list[Reply]:
+        if job.do != GIVE:
+            return [Reply()] * num_ranks
+        self.given.append(job.number)
+        return [Reply(last_s=0.5), Reply(last_s=0.5, faults=self.faults.pop(0))]
+
+
+@pytest.mark.parametrize(
+    ("faults", "turn_limit_s", "rounds"),
+    [([10**6, 10**5, 10**4, 100], 60.0, 4), ([100], 60.0, 1), ([10**6], 1e-9, 1)],
+)
+def test_a_turn_begins_once_memory_has_its_size(faults, turn_limit_s, rounds) -> None:
+    settings = replace(SETTINGS, bench=replace(PLAIN, steps=6), turn_limit_s=turn_limit_s)
+    workers = Growing(faults)
+    row = host_contender.together_row(PLAIN, None)
+    one = host_contender.HostContender(row, Entry("plan", 4, "async", in_flight=2))
+    given, number = hosts._Run(workers, settings, None)._warmed_up(one)
+    assert workers.given == [one.warm_up] * rounds
+    assert given == rounds * one.warm_up
+    assert number == (6 if turn_limit_s == 60 else hosts.LEAST_STEPS)
 
 
 @needs_hosts

@@ -7,9 +7,12 @@ import gc
 import json
 import os
 import signal
+import socket
 import sys
+import threading
 import time
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -24,6 +27,7 @@ from hyperplace.steps.simulate import memory
 
 BEGIN = time.monotonic()
 AHEAD_NS = 5_000_000_000
+SO_MAX_PACING_RATE = 47  # as Linux numbers it
 
 
 class Net(nn.Module):
@@ -176,6 +180,48 @@ def _kill(rank):
         if dist.get_rank() == rank:
             os.kill(os.getpid(), signal.SIGKILL)
         _told(lambda: steps(trainer, 2, 50))
+
+
+def stop_while_sending(folder):
+    """Let the first rank be stopped when a large message of it has begun to arrive, and has not yet arrived."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 64, 1), nn.Conv2d(64, 10, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    images = torch.ones(8, 3, 96, 96)
+    plan = hyperplace.place(net, images, k=2, grain="coarse", partitioner="layerwise", imbalance=1.0)
+    mine, its = Path(folder, str(dist.get_rank())), Path(folder, "0")
+    mine.write_text(str(os.getpid()))
+    with hyperplace.compile(net, plan, optimizer=torch.optim.SGD, loss=F.cross_entropy, threads=1) as trainer:
+        if dist.get_rank() == 0:
+            _send_slowly()
+        else:
+            _stop_when_begun(trainer._transport, its)
+        _told(lambda: trainer.step(images, torch.zeros(8, dtype=torch.int64)).item())
+    say(in_vain=trainer._transport.waits_in_vain(1))
+    os.kill(int(its.read_text()), signal.SIGKILL)
+
+
+def _send_slowly():
+    """Let the system send what goes over this process's connections at 10 MB/s."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as one:
+            one.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, 10_000_000)
+
+
+def _stop_when_begun(network, path):
+    """Stop a process as soon as the first bytes of a message of it are there."""
+    post = network._irecv
+
+    def stop(buffer):
+        while not buffer.any():
+            time.sleep(0.01)
+        os.kill(int(path.read_text()), signal.SIGSTOP)
+
+    def posted(buffer, key, is_head):
+        if key.way == "forward":
+            threading.Thread(target=stop, args=(buffer.zero_().view(-1)[:1000],), daemon=True).start()
+        return post(buffer, key, is_head)
+
+    network._irecv = posted
 
 
 def lose_twice(folder):

@@ -71,6 +71,9 @@ class Transport(Protocol):
     def wait_until_written(self, limit_s: float) -> bool:
         """Wait until no part here writes its weights, once aborted; return whether that is so."""
 
+    def waits_in_vain(self, part: int) -> bool:
+        """Say whether a part, though all who wait were told to give up, will never hear of it."""
+
     def abort(self) -> None:
         """Let nobody begin to write weights, and everybody who waits give up; may be called again."""
 

@@ -8,6 +8,7 @@ The rows of a mini-batch are part of its tags. gloo takes a shorter message with
 processes that were given different rows must not find each other's messages; the watch then says why all wait.
 """
 
+import math
 import queue
 import threading
 import time
@@ -41,6 +42,9 @@ from hyperplace.values.loans import Loan, find_loans, updaters
 from hyperplace.values.program import ITEM_BYTES, Message, Output, Program
 
 JOIN_S = 2.0  # for threads that have been told to end
+# Once connections are broken, whoever waits for a message is told within milliseconds. Unless the message was just
+# coming when its sender fell silent: gloo tells those whose message has not begun, and nobody else, ever.
+TOLD_S = 0.5
 SLOWEST = 1e6  # bytes a second: whoever still has some to send at this rate does not wait in vain
 ROWS = 4096  # tags of a message: rows are told apart up to here
 DTYPES = tuple(getattr(torch, name) for name in sorted(ITEM_BYTES))
@@ -83,6 +87,7 @@ class Network:
         self._rows: dict[int, int] = {}  # of mini-batches under way
         self._typed: set[int] = set()  # mini-batches under way whose dtypes are told
         self._waits: dict[Key, float] = {}  # what is waited for here, since when
+        self._aborted = math.inf  # when
         self._version = 0  # of the weights: updates that were announced
         self._foreseen = -1  # the mini-batch whose update was announced with it
         self._loss_home = processes.home(loss_part(program))
@@ -276,10 +281,15 @@ class Network:
     def wait_until_written(self, limit_s: float) -> bool:
         return self._threads.wait_until_written(limit_s)
 
+    def waits_in_vain(self, part: int) -> bool:
+        is_late = time.monotonic() > self._aborted + TOLD_S
+        return is_late and any(key.target == part for key in list(self._waits))
+
     def abort(self) -> None:
         if not self._threads.is_stopped:
             self._threads.abort()
             self._processes.abort()
+            self._aborted = time.monotonic()
         self._threads.abort()
 
     def clear(self) -> None:
@@ -288,7 +298,7 @@ class Network:
         self._posted.clear()
         self._buffers.clear()
         self._pending.put(None)
-        self._reaper.join(JOIN_S)
+        self._reaper.join(TOLD_S)
         self._processes.end(JOIN_S)
 
     def moved_bytes(self, *, planned: bool = True) -> Moved:

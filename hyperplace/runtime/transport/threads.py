@@ -140,6 +140,9 @@ class Threads:
     def writing(self, part: int, *, together: bool) -> AbstractContextManager[None]:
         return self._gate.writing(part, together=together)
 
+    def waits_in_vain(self, part: int) -> bool:
+        return False
+
     def wait_until_written(self, limit_s: float) -> bool:
         """Wait until no part writes its weights, once aborted; return whether that is so."""
         return self._gate.wait_until_free(limit_s)
