@@ -13,7 +13,7 @@ test: .venv/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest --durations 30
 
 # Long comparisons of which the tests run a share: 15 minutes and 3 hours, which go on where they were stopped, and 10 minutes.
 sweep-programs: .venv/installed-test
