@@ -26,13 +26,13 @@ from typing import Any, TypeVar
 
 from hyperplace.errors import HostLost, TrainingError
 from hyperplace.runtime.addresses import MASTER, family, is_local, own_address
+from hyperplace.runtime.patience import LOOK_S, patiently
 
 BEAT_S = 0.25
 DEAD_S = 3.0  # of silence while a model is trained
 BUSY_S = 4.0  # while it is read, captured or compiled: that holds Python's lock for up to 2 s at a time
 REASON_S = DEAD_S + 1.0  # how long to look for who is lost or has ended, once a connection is gone
 SLOW_S = 1.0  # of silence, or until an answer, of a process that lives
-LOOK_S = 0.1
 MOST_LOOK_S = 2 * LOOK_S  # between two looks; what is above it, this process stood still or waited for a core
 MORE_PRIORITY = -10  # as nice(1) counts; on Linux threads have their own
 MOST_BYTES = 60_000  # of a beat, as UDP has it
@@ -239,27 +239,11 @@ class Heart:
         that it broke: a store goes with its host, and gloo does not say with whom it was.
         """
         look = fault or (lambda: self.fault(range(self.size)))
-        found: list[T] = []
-        faults: list[BaseException] = []
-        is_done = threading.Event()
-
-        def run() -> None:
-            try:
-                found.append(work())
-            except BaseException as fault:
-                faults.append(fault)
-            is_done.set()
-
-        threading.Thread(target=run, name="hyperplace start", daemon=True).start()
-        while not is_done.wait(LOOK_S):
-            if found_fault := look():
-                raise found_fault
-        if faults and isinstance(faults[0], RuntimeError):
-            reason = f"the ranks cannot be connected: {' '.join(str(faults[0]).split())[:200]}"
+        try:
+            return patiently(work, look)
+        except RuntimeError as broken:
+            reason = f"the ranks cannot be connected: {' '.join(str(broken).split())[:200]}"
             raise self.awaited(look) or TrainingError(reason) from None
-        if faults:
-            raise faults[0]
-        return found[0]
 
     def awaited(self, fault: Callable[[], TrainingError | None]) -> TrainingError | None:
         """Return why a connection is gone, as soon as that is known; nothing where it is not heard of."""

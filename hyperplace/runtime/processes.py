@@ -23,6 +23,7 @@ from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 
 from hyperplace.errors import TrainingError
 from hyperplace.runtime.heartbeat import END, Heart
+from hyperplace.runtime.patience import patiently
 
 ABORT = "abort"  # the store's key for why a run did not begin
 MOST_ENDS = 8  # of trainers that are still said
@@ -279,7 +280,7 @@ class Processes:
     def _end_send(self, call: str, pending: Sequence[tuple[int, Any, Tensor]]) -> None:
         for target, work, _ in pending:
             self._call = (call, time.monotonic())
-            self._tried(target, work.wait)
+            self._tried(target, lambda w=work: self._waited(w))  # type: ignore[misc]
 
     def _receive(self, call: str, source: int) -> Any:
         self._call = (call, time.monotonic())
@@ -296,8 +297,12 @@ class Processes:
 
     def _bytes(self, length: int, source: int) -> bytes:
         buffer = torch.empty(length, dtype=torch.uint8)
-        self._tried(source, lambda: self._irecv(buffer, source, CONTROL_TAG).wait())
+        self._tried(source, lambda: self._waited(self._irecv(buffer, source, CONTROL_TAG)))
         return buffer.numpy().tobytes()
+
+    def _waited(self, work: Any) -> None:
+        """Wait until something is sent or received, or the run has ended; while all part, until somebody is lost."""
+        patiently(work.wait, lambda: self.heart.fault(self.members) if self.has_left else self.fault())
 
     def _tried(self, number: int, operation: Callable[[], Any]) -> Any:
         if self._broken:

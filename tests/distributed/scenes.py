@@ -200,6 +200,32 @@ def stop_while_sending(folder):
     os.kill(int(its.read_text()), signal.SIGKILL)
 
 
+def stop_while_gathering(folder):
+    """Let the last rank be stopped when half of its weights have come to the first."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.Linear(8, 500_000))
+    images = torch.ones(8, 3, 2, 2)
+    plan = hyperplace.place(net, images, k=2, grain="coarse", partitioner="layerwise", imbalance=1.0)
+    path = Path(folder, "last")
+    with hyperplace.compile(net, plan, optimizer=torch.optim.SGD, loss=F.cross_entropy, threads=1) as trainer:
+        trainer.step(images, torch.zeros(8, dtype=torch.int64)).item()
+        trainer.flush()
+        if dist.get_rank() == 1:
+            _send_slowly()
+            path.write_text(str(os.getpid()))
+        else:
+            threading.Thread(target=_stop_after, args=(path, 0.5), daemon=True).start()
+        _told(trainer.state_dict)
+    os.kill(int(path.read_text()), signal.SIGKILL)
+
+
+def _stop_after(path, seconds):
+    while not path.exists():
+        time.sleep(0.01)
+    time.sleep(seconds)
+    os.kill(int(path.read_text()), signal.SIGSTOP)
+
+
 def _send_slowly():
     """Let the system send what goes over this process's connections at 10 MB/s."""
     for name in os.listdir("/proc/self/fd"):

@@ -16,12 +16,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from hyperplace.runtime.commands import Batch, Command, Predict, Tick, Update
+from hyperplace.runtime.patience import patiently
 from hyperplace.runtime.processes import PATIENCE_S, Processes
 from hyperplace.runtime.transport import (
     BACKWARD,
@@ -237,8 +239,14 @@ class Network:
         return ""
 
     def _wait(self, work: Any, key: Key) -> None:
-        if work is not None:
-            self._tried(self._processes.home(key.source), work.wait)
+        if work is None:
+            return
+        # A part that waits in vain can be left behind; whoever asks for a loss cannot.
+        wait = partial(patiently, work.wait, self._stopped) if key.way == LOSSES else work.wait
+        self._tried(self._processes.home(key.source), wait)
+
+    def _stopped(self) -> Stopped | None:
+        return Stopped() if self.is_stopped else None
 
     def _tried(self, process: int, operation: Callable[[], Any]) -> Any:
         """Return what an operation of gloo does; whoever is told to stop sees its connections break."""
