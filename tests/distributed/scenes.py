@@ -216,7 +216,8 @@ def stop_while_gathering(folder):
         else:
             threading.Thread(target=_stop_after, args=(path, 0.5), daemon=True).start()
         _told(trainer.state_dict)
-    os.kill(int(path.read_text()), signal.SIGKILL)
+        os.kill(int(path.read_text()), signal.SIGKILL)
+        _told(trainer.flush)
 
 
 def _stop_after(path, seconds):
