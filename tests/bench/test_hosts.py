@@ -55,18 +55,19 @@ class Growing:
 
 
 @pytest.mark.parametrize(
-    ("faults", "turn_limit_s", "rounds"),
-    [([10**6, 10**5, 10**4, 100], 60.0, 4), ([100], 60.0, 1), ([10**6], 1e-9, 1)],
+    ("faults", "growing_s", "rounds"),
+    [([10**6, 10**5, 10**4, 100], 60.0, 4), ([100], 60.0, 1), ([10**6], 0.0, 1)],
 )
-def test_a_turn_begins_once_memory_has_its_size(faults, turn_limit_s, rounds) -> None:
-    settings = replace(SETTINGS, bench=replace(PLAIN, steps=6), turn_limit_s=turn_limit_s)
+def test_a_turn_begins_once_memory_has_its_size(faults, growing_s, rounds, monkeypatch) -> None:
+    monkeypatch.setattr(hosts, "GROWING_S", growing_s)
+    settings = replace(SETTINGS, bench=replace(PLAIN, steps=6), turn_limit_s=60.0)
     workers = Growing(faults)
     row = host_contender.together_row(PLAIN, None)
     one = host_contender.HostContender(row, Entry("plan", 4, "async", in_flight=2))
     given, number = hosts._Run(workers, settings, None)._warmed_up(one)
     assert workers.given == [one.warm_up] * rounds
     assert given == rounds * one.warm_up
-    assert number == (6 if turn_limit_s == 60 else hosts.LEAST_STEPS)
+    assert number == 6
 
 
 @needs_hosts
