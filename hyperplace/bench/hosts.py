@@ -141,8 +141,8 @@ class _Run:
         """Open a contender, fill its pipe, and let its memory grow; return how many mini-batches that took, and how
         many to time.
 
-        Several mini-batches in flight with their versions of a large model's weights take gigabytes, and it is dozens
-        of mini-batches until all of it is there: what a run of hours takes is not what its first seconds take.
+        Several mini-batches in flight with their versions of a large model's weights take gigabytes, and it is many
+        mini-batches until all of it is there: what a run of hours takes is not what its first seconds take.
         """
         self.workers.ask(Job(OPEN, replace(one.entry, record=record)), one.row.num_parts)
         given, deadline = 0, time.monotonic() + GROWING_S

@@ -174,8 +174,8 @@ def _road(source: int, target: int, seconds: float) -> _Road:
 def _sent(num_bytes: int, peer: int, *, sends: bool, rounds: int = 1) -> tuple[float, float]:
     """Send or receive bytes and wait for one back; return the seconds, and those of the own processor.
 
-    The middle one of the rounds: a machine may stand still in one of them. Their memory is written to beforehand. Were
-    it received into page by page, that would be timed: of 1 Gbit/s a quarter was left where pages came slowly.
+    The middle one of the rounds: a machine may stand still in one of them. Their memory is written to beforehand: were
+    it received into page by page, that would be timed.
     """
     tensor, byte = torch.ones(num_bytes, dtype=torch.uint8), torch.zeros(1, dtype=torch.uint8)
     times: list[float] = []
