@@ -17,6 +17,9 @@ def profile(
     input: options.Input = None,
     device: Annotated[str, typer.Option(help="Device to measure on.")] = "cpu",
     threads: Annotated[int | None, typer.Option(help="Intra-op threads; torch's own number by default.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Measure again, every layer so often, and take the middle.", show_default=False)
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again even if it was measured before.")] = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the profile to this file.")] = None,
     json: options.Json = False,
@@ -35,6 +38,7 @@ def profile(
             batch=batch,
             device=device,
             threads=threads,
+            rounds=rounds,
             use_cache=not fresh,
             on_layer=shown.on_layer,
         )

@@ -8,6 +8,7 @@ less time.
 
 import ctypes
 import os
+import resource
 import sys
 
 # As malloc.h numbers them. A trim threshold of -1 is none: with the largest number that fits, 2 GiB, whoever closed a
@@ -28,3 +29,8 @@ def keep_memory() -> bool:
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and all(mallopt(name, value) for name, value in SETTINGS.items())
+
+
+def num_faults() -> int:
+    """Return how many pages of memory have come anew to this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -75,10 +75,14 @@ def profile(
     batch: int = 32,
     device: str = "cpu",
     threads: int | None = None,
+    rounds: int | None = None,
     use_cache: bool = True,
     on_layer: OnLayer | None = None,
 ) -> Profile:
-    """Return what every layer costs for a batch: measured here (and remembered), or counted FLOPs."""
+    """Return what every layer costs for a batch: measured here (and remembered), or counted FLOPs.
+
+    With `rounds` every layer is measured so often, whatever is remembered, and costs the middle of what was seen.
+    """
     if not 1 <= batch <= MOST_ROWS:
         raise UsageError(f"batch {batch} is outside 1..{MOST_ROWS:,}; give the rows of a mini-batch")
     if costs not in COSTS:
@@ -87,21 +91,14 @@ def profile(
         from hyperplace.steps.profile.work import count_flops
 
         return replace(count_flops(graph, batch), graph=graph_mark(graph))
-    return _measured(graph, batch, device, threads, use_cache=use_cache, on_layer=on_layer)
-
-
-def _measured(
-    graph: Graph, batch: int, device: str, threads: int | None, *, use_cache: bool, on_layer: OnLayer | None
-) -> Profile:
     from hyperplace.steps.profile.measure import measure
 
     path = cache_path(graph, batch, device, threads)
-    if use_cache and path and os.path.exists(path):
-        with suppress(
-            FileError, UsageError
-        ):  # a cache that is broken, or of something else, is worth no more than none
+    if use_cache and rounds is None and path and os.path.exists(path):
+        with suppress(FileError, UsageError):  # a cache that is broken, or of another model, is worth no more than none
             return checked_profile(parse_profile(read_text(path), str(path)), graph, batch, str(path))
-    measured = measure(graph, batch, device=device, threads=threads, on_layer=on_layer)
+    every = 1 if rounds is None else rounds
+    measured = measure(graph, batch, device=device, threads=threads, rounds=every, on_layer=on_layer)
     measured = replace(measured, graph=graph_mark(graph))
     if path:
         with suppress(FileError):  # a cache that cannot be written only costs the next run its time

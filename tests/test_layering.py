@@ -14,6 +14,7 @@ MAY_IMPORT = {
     "hyperplace/report": ("hyperplace.errors", "hyperplace.values", "hyperplace.report"),
     **{
         f"hyperplace/steps/{step}": (
+            "hyperplace.allocator",
             "hyperplace.errors",
             "hyperplace.machine_code",
             "hyperplace.values",

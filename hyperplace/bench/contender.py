@@ -24,6 +24,7 @@ from hyperplace.values.profile import Profile
 from hyperplace.values.program import Program
 
 LR, MOMENTUM = 1e-3, 0.9
+PROFILE_ROUNDS = 3  # a plan by one layer that was disturbed would be judged for what it is not
 COMPILED: Kind = ("compiled, k=1", "coarse", "single")
 PLANS = (LAYERWISE, INCREMENTAL, COARSE, FINE, HYBRID, DATA_PARALLEL)
 

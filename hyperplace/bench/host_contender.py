@@ -7,7 +7,16 @@ from pathlib import Path
 from statistics import mean
 
 from hyperplace import api
-from hyperplace.bench.contender import PLANS, BenchSettings, Planned, plain_row, plans, together_row, unsplit_us
+from hyperplace.bench.contender import (
+    PLANS,
+    PROFILE_ROUNDS,
+    BenchSettings,
+    Planned,
+    plain_row,
+    plans,
+    together_row,
+    unsplit_us,
+)
 from hyperplace.bench.cores import Seat
 from hyperplace.bench.jobs import DDP, GPIPE, ONE_F_ONE_B, PLAIN, PLAN, Entry
 from hyperplace.bench.measure import OnProgress, on_cores
@@ -140,7 +149,7 @@ def host_contenders(
         graph = api.capture(loaded.module, loaded.sample)
         for sized in settings.sizes:
             on_progress(f"measuring layers, batch {sized.batch}")
-            costs = api.profile(graph, costs=sized.costs, batch=sized.batch, threads=1, use_cache=False)
+            costs = api.profile(graph, costs=sized.costs, batch=sized.batch, threads=1, rounds=PROFILE_ROUNDS)
             alone_us = unsplit_us(graph, costs)
             alone_us = alone_us and alone_us / place.seats[0].share
             plain = plain_row(1, sized, alone_us), together_row(sized, alone_us)

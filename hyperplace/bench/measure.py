@@ -15,7 +15,7 @@ from itertools import cycle, islice
 from torch import Tensor, nn
 
 from hyperplace import api
-from hyperplace.bench.contender import BenchSettings, Contender, contenders
+from hyperplace.bench.contender import PROFILE_ROUNDS, BenchSettings, Contender, contenders
 from hyperplace.data import batches, synthetic
 from hyperplace.errors import UsageError
 from hyperplace.runtime import Trainer
@@ -54,7 +54,7 @@ def bench(
     with on_cores(settings.k) as num_cores:
         graph = api.capture(model, sample)
         on_progress("measuring layers")
-        costs = api.profile(graph, costs=settings.costs, batch=settings.batch, threads=1)
+        costs = api.profile(graph, costs=settings.costs, batch=settings.batch, threads=1, rounds=PROFILE_ROUNDS)
         everyone = contenders(model, graph, costs, settings, on_progress)
         speeds = _speeds(everyone, minibatches, settings, on_progress)
         watched = [_watched(one, minibatches, settings, on_progress) for one in everyone]

@@ -7,7 +7,6 @@ import copy
 import ctypes
 import gc
 import os
-import resource
 import signal
 import sys
 import time
@@ -22,7 +21,7 @@ from torch import nn
 from torch.nn import functional
 
 from hyperplace import api
-from hyperplace.allocator import keep_memory
+from hyperplace.allocator import keep_memory, num_faults
 from hyperplace.bench.contender import sgd
 from hyperplace.bench.jobs import (
     CLOSE,
@@ -120,7 +119,7 @@ class Worker:
         if not self._num_given:
             self._sent_before = sent_bytes(self._start.interface)
         give(self._learner, self._source, job.settling)
-        sent, faults = sent_bytes(self._start.interface), _num_faults()
+        sent, faults = sent_bytes(self._start.interface), num_faults()
         begin, busy = time.perf_counter(), time.process_time()
         give(self._learner, self._source, job.number - 1)
         last = time.perf_counter()
@@ -131,7 +130,7 @@ class Worker:
             seconds=end - begin,
             last_s=end - last,
             busy_s=time.process_time() - busy,
-            faults=_num_faults() - faults,
+            faults=num_faults() - faults,
             sent_bytes=sent_bytes(self._start.interface) - sent,
         )
 
@@ -152,10 +151,6 @@ class Worker:
         self._learner = None
         gc.collect()  # models that hang together in circles are memory the next one needs
         return Reply()
-
-
-def _num_faults() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def opened(entry: Entry, model: nn.Module) -> Any:

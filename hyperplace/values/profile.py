@@ -6,10 +6,11 @@ A fine kernel of n filters by c channels weighs n * c * kernel_work, its reducti
 
 import math
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from hyperplace.errors import UsageError
@@ -54,7 +55,26 @@ class Timing:
     half_filters_s: Work  # of the anchor with half its filters; nothing where not split
     half_channels_s: Work  # the same with half its channels
     half_rows_s: Work  # of anchor and tail with half the rows; nothing where there is but one
-    spread: float  # (slowest - fastest) / median of the anchor's repeats
+    spread: float  # (slowest - fastest) / median of the anchor's repeats, of the worst round
+
+
+def middle_timing(rounds: Sequence[Timing]) -> Timing:
+    """Return the medians of what several rounds measured with the same rows."""
+
+    def middle(name: str) -> Work:
+        return Work(*(median(passes) for passes in zip(*(astuple(getattr(one, name)) for one in rounds), strict=True)))
+
+    return Timing(
+        rows=rounds[0].rows,
+        repeats=sum(one.repeats for one in rounds),
+        anchor_s=middle("anchor_s"),
+        tail_s=middle("tail_s"),
+        update_s=median(one.update_s for one in rounds),
+        half_filters_s=middle("half_filters_s"),
+        half_channels_s=middle("half_channels_s"),
+        half_rows_s=middle("half_rows_s"),
+        spread=max(one.spread for one in rounds),
+    )
 
 
 @dataclass(frozen=True)

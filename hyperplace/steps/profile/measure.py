@@ -17,7 +17,7 @@ from hyperplace.steps.profile.pieces import Unrunnable, anchor_piece, sliced_pie
 from hyperplace.steps.profile.stopwatch import time_piece, time_update
 from hyperplace.steps.profile.work import Slice, estimated_cost, half_channels, half_filters, measured_cost
 from hyperplace.values.graph import Graph, Layer, Rule
-from hyperplace.values.profile import LayerCost, Profile, Timing, Work, machine_line
+from hyperplace.values.profile import LayerCost, Profile, Timing, Work, machine_line, middle_timing
 
 # A guess of a processor's pace, only to choose the number of rows; a run should take about ENOUGH_WORK_S.
 _FLOPS_PER_S = 1e11
@@ -35,25 +35,33 @@ def measure(
     *,
     device: str = "cpu",
     threads: int | None = None,
+    rounds: int = 1,
     on_layer: OnLayer | None = None,
 ) -> Profile:
     """Return the measured profile in microseconds for mini-batches of `batch` rows; see work.py for what they mean.
 
-    `threads` None means as many as torch uses now. `on_layer` hears (layers done, layers in all, name) after each
-    layer. A layer that cannot be run is estimated from its multiply-adds, and its `note` says so.
+    `threads` None means as many as torch uses now. All layers are run in every round, and their times are the middle of
+    the rounds, for machines whose pace changes from one second to the next. `on_layer` hears (layers done, layers to
+    do, name) after each layer. A layer that cannot be run is estimated from its multiply-adds, and its `note` says so.
     """
-    _check(batch, device, threads)
+    _check(batch, device, threads, rounds)
     answers: list[LayerCost | Unrunnable] = []
     with _settings(threads):
-        machine, bench = machine_line(device), _Bench(graph, device)
-        for layer in graph.layers:
-            answers.append(_answer(bench, layer, batch))
-            if on_layer:
-                on_layer(len(answers), len(graph.layers), layer.name)
-    return Profile("measured", "us", batch, _completed(graph, answers, batch), machine)
+        machine = machine_line(device)
+        for _ in range(rounds):
+            bench = _Bench(graph, device)
+            for layer in graph.layers:
+                answers.append(_answer(bench, layer, batch))
+                if on_layer:
+                    on_layer(len(answers), rounds * len(graph.layers), layer.name)
+    num_layers = len(graph.layers)
+    middles = [_middle(layer, answers[number::num_layers], batch) for number, layer in enumerate(graph.layers)]
+    return Profile("measured", "us", batch, _completed(graph, middles, batch), machine)
 
 
-def _check(batch: int, device: str, threads: int | None) -> None:
+def _check(batch: int, device: str, threads: int | None, rounds: int) -> None:
+    if rounds < 1:
+        raise UsageError(f"rounds {rounds} is less than 1; give how often every layer is to be measured")
     if batch < 1:
         raise UsageError(f"batch {batch} is less than 1; give the rows of one mini-batch")
     if threads is not None and threads < 1:
@@ -133,6 +141,15 @@ def _answer(bench: _Bench, layer: Layer, batch: int) -> LayerCost | Unrunnable:
         except Unrunnable as reason:
             fault = reason
     return fault
+
+
+def _middle(layer: Layer, answers: list[LayerCost | Unrunnable], batch: int) -> LayerCost | Unrunnable:
+    """Return the middle of what every round said of a layer."""
+    costs = [answer for answer in answers if isinstance(answer, LayerCost)]
+    timings = [cost.timing for cost in costs if cost.timing]
+    if len(timings) < 2 or len(timings) < len(answers) or len({timing.rows for timing in timings}) > 1:
+        return answers[0]
+    return measured_cost(layer, middle_timing(timings), batch, costs[0].note)
 
 
 def _rows(layer: Layer, batch: int, captured: int) -> int:

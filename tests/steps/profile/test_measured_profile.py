@@ -72,6 +72,38 @@ def test_the_update_does_not_grow_with_the_batch(bench):
         assert updates == (pytest.approx(UPDATE_S / 6 * 1e6), pytest.approx(UPDATE_S / 24 * 1e6), 0)
 
 
+def test_rounds_make_one_disturbed_layer_cost_what_it_costs_in_the_others(monkeypatch):
+    graph, pace = chain(nn.Conv2d(4, 6, 1), nn.ReLU(), nn.Conv2d(6, 8, 1)), {"round": 0}
+    speeds = ((9.0, 1.0), (1.0, 1.0), (1.1, 7.0))  # of every round, for the first layer and for the second
+
+    def time_piece(piece, device):
+        layer = 0 if weight_size(piece) in (24, 12) else 1
+        seconds = speeds[pace["round"]][layer]
+        return Times(Work(seconds, 2 * seconds), 5, 0.1 * seconds)
+
+    def next_round(done, to_do, name):
+        pace["round"] = done // len(graph.layers)
+        assert to_do == 3 * len(graph.layers)
+
+    monkeypatch.setattr(module, "time_piece", time_piece)
+    monkeypatch.setattr(module, "time_update", lambda shapes, device: UPDATE_S)
+    found = measure(graph, 8, rounds=3, on_layer=next_round)
+    first, second = (found[name].timing for name in ("members.0", "members.2"))
+    assert (first.anchor_s, second.anchor_s) == (Work(1.1, 2.2), Work(1.0, 2.0))
+    assert (first.repeats, first.spread, first.update_s) == (15, pytest.approx(0.9), UPDATE_S)
+    assert found["members.0"] == measured_cost(graph.layers[1], first, 8)
+
+
+def test_a_layer_that_cannot_run_is_estimated_after_any_number_of_rounds(monkeypatch):
+    def refuses(piece, device):
+        raise Unrunnable("no")
+
+    monkeypatch.setattr(module, "time_piece", refuses)
+    assert measure(chain(nn.Conv2d(4, 6, 1)), 8, rounds=3)["members.0"].note.startswith("not run (no)")
+    with pytest.raises(UsageError, match="rounds 0 is less than 1"):
+        measure(chain(nn.Conv2d(4, 6, 1)), 8, rounds=0)
+
+
 def test_the_timing_says_what_was_run(bench):
     timing = measure(chain(nn.Conv2d(4, 6, 1), nn.ReLU()), 20)["members.0"].timing
     assert (timing.rows, timing.repeats, timing.spread, timing.update_s) == (16, 5, 0.125, UPDATE_S)

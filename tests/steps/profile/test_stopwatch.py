@@ -7,6 +7,7 @@ from torch import nn
 from hyperplace.steps.profile import stopwatch
 from hyperplace.steps.profile.pieces import anchor_piece, tail_piece
 from hyperplace.steps.profile.stopwatch import time_piece, time_update
+from hyperplace.values.profile import Work
 
 
 def wind(monkeypatch, *intervals):
@@ -34,6 +35,26 @@ def test_the_warm_up_is_dropped_and_medians_are_taken_apart(monkeypatch):
     assert (times.passes_s.forward, times.passes_s.backward) == (pytest.approx(0.02), pytest.approx(0.05))
     assert times.repeats == 3
     assert times.spread == pytest.approx((0.08 - 0.06) / 0.07)
+
+
+@pytest.mark.parametrize(
+    ("faults", "warm_ups"), [((5000, 3000, 50, 9000), 3), ((0,), 1), ((9000,) * 30, stopwatch.MOST_WARM_UPS)]
+)
+def test_runs_that_still_take_new_memory_are_not_timed(monkeypatch, faults, warm_ups):
+    """A page that comes anew takes as long as much arithmetic; the last of the three takes some in every run."""
+    pages = iter([0, *(page for fault in faults for page in (fault, 0))])
+    monkeypatch.setattr(stopwatch, "num_faults", lambda: next(pages))
+    wind(monkeypatch, *[0.001] * 2 * warm_ups, *[0.01] * 100)
+    times = time_piece(conv_piece(), "cpu")
+    assert (times.passes_s.forward, times.passes_s.backward) == (pytest.approx(0.01), pytest.approx(0.01))
+    assert times.spread == pytest.approx(0)
+
+
+def test_a_long_run_is_warmed_up_once_whatever_memory_it_takes(monkeypatch):
+    pages = iter(range(0, 10**6, 5000))
+    monkeypatch.setattr(stopwatch, "num_faults", lambda: next(pages))
+    wind(monkeypatch, 9, 9, 3, 4, 3, 4)
+    assert time_piece(conv_piece(), "cpu").passes_s == Work(3, 4)
 
 
 @pytest.mark.parametrize(("seconds", "repeats"), [(1e-5, 20), (1e-3, 10), (0.02, 3), (0.04, 3), (0.06, 2), (5.0, 2)])
