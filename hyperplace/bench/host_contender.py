@@ -150,9 +150,7 @@ def host_contenders(
         for sized in settings.sizes:
             on_progress(f"measuring layers, batch {sized.batch}")
             costs = api.profile(graph, costs=sized.costs, batch=sized.batch, threads=1, rounds=PROFILE_ROUNDS)
-            alone_us = unsplit_us(graph, costs)
-            alone_us = alone_us and alone_us / place.seats[0].share
-            plain = plain_row(1, sized, alone_us), together_row(sized, alone_us)
+            plain = plain_rows(sized, unsplit_us(graph, costs), place.seats)
             found += [HostContender(row, Entry(PLAIN, sized.batch)) for row in plain]
             for planned, is_auto in _kinds(
                 list(plans(graph, costs, sized, (*PLANS, *SERVERS, AUTO_KIND), on_progress))
@@ -166,6 +164,13 @@ def host_contenders(
             outside = (_data_parallel(sized), *_pipelines(sized, cuts))
             found += [one for one in outside if sized.takes(one.row.method)]
     return found
+
+
+def plain_rows(settings: BenchSettings, layers_us: float | None, seats: Sequence[Seat]) -> tuple[BenchRow, BenchRow]:
+    """Return the rows of the plain loop: on the first host, and on all at once, which ends with the slowest."""
+    shares = seats[0].share, min(seat.share for seat in seats)
+    first_us, slowest_us = (layers_us and layers_us / share for share in shares)
+    return plain_row(1, settings, first_us), together_row(settings, slowest_us)
 
 
 def _kinds(made: list[Planned]) -> Iterator[tuple[Planned, bool]]:

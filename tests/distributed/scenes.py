@@ -220,6 +220,36 @@ def stop_while_gathering(folder):
         _told(trainer.flush)
 
 
+def stop_before_closing(folder):
+    """Let the last rank be stopped when the first closes its trainer, before it has said a word."""
+    _stop_at_word(folder, 1)
+
+
+def stop_while_closing(folder):
+    """Let the last rank be stopped when all know that all close, and wait for what is still on the way."""
+    _stop_at_word(folder, 2)
+
+
+def _stop_at_word(folder, number):
+    path, words = Path(folder, "last"), []
+    trainer = made()
+    steps(trainer, 0, 2)
+    if dist.get_rank() == 1:
+        path.write_text(str(os.getpid()))
+        exchange = trainer.world.exchange
+
+        def stopped(call, value):
+            words.append(call)
+            if words.count("close") == number:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return exchange(call, value)
+
+        trainer.world.exchange = stopped
+    _told(trainer.close)
+    os.kill(int(path.read_text()), signal.SIGKILL)
+    say(left=[thread.name for thread in threading.enumerate() if "part" in thread.name])
+
+
 def _stop_after(path, seconds):
     while not path.exists():
         time.sleep(0.01)

@@ -196,6 +196,13 @@ def test_a_state_that_stopped_halfway_is_not_waited_for(tmp_path):
     assert again["error"] == named["error"]
 
 
+@pytest.mark.parametrize("scene", ["stop_before_closing", "stop_while_closing"])
+def test_nobody_waits_to_close_with_a_host_that_is_lost(tmp_path, scene):
+    closed, after = lines_of_living(run(2, "scenes.py", scene, tmp_path))
+    assert closed["error"] is None, "all was done, and nothing is missing"
+    assert after["left"] == [], "no thread of a part"
+
+
 def test_two_hosts_are_lost_one_after_the_other(tmp_path):
     found = lines_of_living(run(3, "scenes.py", "lose_twice", tmp_path))
     assert [one["rank"] for one in found] == [0]

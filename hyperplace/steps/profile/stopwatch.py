@@ -20,7 +20,7 @@ MOST_REPEATS = 20
 ENOUGH_S = 0.02  # short runs are repeated for this long
 LONG_S = 0.2  # two repeats that took this long are enough: the user waits
 # Pages that a run with all its memory may still take anew. Some machines need 25 us for one, and without this the first
-# layer of a process pays for the memory of all: measured, four times what it takes.
+# layer of a process pays for the memory of all: once it took six times what it takes later.
 FEW_FAULTS = 100
 MOST_WARM_UPS = 10
 
