@@ -19,6 +19,7 @@ def generate(
     model: options.PlannedModel = None,
     input: options.Input = None,
     recompute: options.Recompute = "none",
+    offload: options.Offload = "none",
 ) -> None:
     """Write the plan as a readable program: a class per part, and a table of what it sends and receives."""
     from hyperplace import api
@@ -27,7 +28,7 @@ def generate(
     subject = find_planned(plan, model, input)
     assert subject.plan is not None
     loaded, num_parts = subject.load(), subject.plan.settings.k
-    text = api.generate(loaded.module, subject.plan, recompute=recompute)
+    text = api.generate(loaded.module, subject.plan, recompute=recompute, offload=offload)
     path = output or plan.with_name(f"{loaded.name}_k{num_parts}.py")
     write_text(path, text)
     say(f"{path}: {num_parts} parts, {len(text.splitlines()):,} lines; python {path} --help runs it")

@@ -77,6 +77,23 @@ Recompute = Annotated[
         "0:1,1:0.",
     ),
 ]
+Offload = Annotated[
+    str,
+    typer.Option(
+        "--offload",
+        help="What keeps in the host's memory what it needs for its backward pass, where devices have memory of their "
+        "own: none, all, or parts and segments such as 0:1,1:0.",
+    ),
+]
+PlanOffload = Annotated[
+    str | None,
+    typer.Option(
+        "--offload",
+        help="What may keep in the host's memory what it needs for its backward pass: auto (as little as the devices' "
+        "memory asks for), none.",
+        show_default="auto",
+    ),
+]
 PlanRecompute = Annotated[
     str | None,
     typer.Option(

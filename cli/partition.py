@@ -53,6 +53,7 @@ def partition(
     keep_together: options.KeepTogether = None,
     at_most: options.AtMost = None,
     recompute: options.PlanRecompute = None,
+    offload: options.PlanOffload = None,
     survive_every: options.SurviveEvery = None,
     out: options.Out = None,
     html: options.Html = False,
@@ -62,6 +63,7 @@ def partition(
     from hyperplace import api
     from hyperplace.values.pins import Pins
     from hyperplace.values.plan import Settings
+    from hyperplace.values.relief import AUTO, OFFLOAD, RECOMPUTE
 
     pins = Pins.parse(pin or [], keep_together or [], at_most or [])
     if pins and from_partition:
@@ -79,8 +81,10 @@ def partition(
         raise UsageError(
             "--survive-every says what copies cost on a --cluster; leave it out, or give it to hyperplace train"
         )
-    elif recompute is not None:
-        raise UsageError("--recompute is for the memory of a --cluster; leave it out, or give it to hyperplace train")
+    elif given_ways := [way for way, word in ((RECOMPUTE, recompute), (OFFLOAD, offload)) if word is not None]:
+        raise UsageError(
+            f"--{given_ways[0]} is for the memory of a --cluster; leave it out, or give it to hyperplace train"
+        )
     settings = Settings(
         model=loaded.name,
         k=4 if k is None else k,
@@ -110,7 +114,7 @@ def partition(
                     loaded.sample,
                     settings,
                     place,
-                    api.FlowWish(schedule, recompute=recompute or "auto"),
+                    api.FlowWish(schedule, recompute=recompute or AUTO, offload=offload or AUTO),
                     given_profile=given,
                     watch=watch,
                     on_layer=shown.on_layer,
@@ -164,7 +168,7 @@ def _show_time(
     from hyperplace.files.cluster import cluster_text
     from hyperplace.files.write import write_text
     from hyperplace.report import forecast_document, show
-    from hyperplace.values.recompute import chosen_text
+    from hyperplace.values.relief import chosen_text
 
     write_text(folder / CLUSTER, cluster_text(cluster))
     _write(folder, found.placement)
@@ -178,14 +182,15 @@ def _show_time(
         figures = {"seconds_per_batch": best.seconds, "bound_seconds": bound.seconds, "binds": best.binds}
         figures |= {"bound_binds": bound.binds}
         figures |= {"schedule": best.schedule, "in_flight": best.in_flight, "micro_batches": best.micro_batches}
-        figures |= {"recompute": chosen_text(best.recompute), "memory_bytes": [part.total for part in best.memory]}
+        figures |= {way: chosen_text(some) for way, some in best.relief.items()}
+        figures |= {"memory_bytes": [part.total for part in best.memory]}
         figures |= survive_figures(best, cluster, survive_every)
         print(json_text.dumps(_summary(placement, folder) | figures | {"cluster": str(folder / CLUSTER)}))
         return
     show(document.without_figures(), Console(highlight=False))
     words = f"--in-flight {best.in_flight}"
     words += f" --micro-batches {best.micro_batches}" if best.schedule == "sync" else ""
-    words += f" --recompute {chosen_text(best.recompute)}" if best.recompute else ""
+    words += "".join(f" --{way} {chosen_text(some)}" for way, some in best.relief.items() if some)
     say(f"\nwritten to {folder}/: {', '.join((*FILES.values(), CLUSTER, *[PAGE] * html))}")
     say(
         f"train it with: hyperplace train {folder / FILES['plan']} --cluster {folder / CLUSTER} "

@@ -9,7 +9,7 @@ import typer
 
 from hyperplace.errors import UsageError
 from hyperplace.values.bench import ASYNC, SYNC
-from hyperplace.values.recompute import chosen_text
+from hyperplace.values.relief import AUTO, chosen_text
 
 from . import options
 from .folder import check_folder, page_of
@@ -33,6 +33,7 @@ def simulate(
         int | None, typer.Option(help="Mini-batches under way at once.", show_default="the best of several")
     ] = None,
     recompute: options.PlanRecompute = None,
+    offload: options.PlanOffload = None,
     batch: options.Batch = 16,
     costs: options.Costs = "measured",
     sweep: Annotated[
@@ -53,7 +54,7 @@ def simulate(
 
     place = api.load_cluster(cluster)
     ways = (ASYNC, SYNC) if schedule == "both" else (schedule,)
-    flows = [api.FlowWish(way, in_flight, recompute=recompute or "auto") for way in ways]
+    flows = [api.FlowWish(way, in_flight, recompute=recompute or AUTO, offload=offload or AUTO) for way in ways]
     subject = find_planned(Path(what), model, input) if what.endswith(".json") else Subject(what, parsed_shapes(input))
     if html and not out:
         raise UsageError("--html writes a page into the folder of --out; give one")
@@ -179,6 +180,7 @@ def _row(one: "Forecast") -> dict[str, Any]:
         "binds": one.binds,
         "memory_bytes": [part.total for part in one.memory],
         "recompute": chosen_text(one.recompute),
+        "offload": chosen_text(one.offload),
         "lacks": one.lacks,
         "moved_bytes": one.moved_bytes,
     }

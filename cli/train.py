@@ -34,6 +34,7 @@ def train(
     momentum: Annotated[float, typer.Option(help="Momentum of SGD.")] = 0.9,
     seed: options.Seed = 0,
     recompute: options.Recompute = "none",
+    offload: options.Offload = "none",
     no_stash: Annotated[bool, typer.Option("--no-stash", help="async without weight stashing.")] = False,
     check_nan: Annotated[bool, typer.Option("--check-nan", help="Stop at the first layer that is not finite.")] = False,
     threads: Annotated[
@@ -136,6 +137,7 @@ def train(
                 micro_batches=micro_batches,
                 stash=not no_stash,
                 recompute=recompute,
+                offload=offload,
                 threads=threads,
                 devices=tuple(device.split(",")),
                 check_nan=check_nan,

@@ -24,7 +24,7 @@ from hyperplace.values.memory import RunMemory
 from hyperplace.values.plan import Plan
 from hyperplace.values.profile import Profile
 from hyperplace.values.program import Program
-from hyperplace.values.recompute import ALL, NONE, recomputing_as
+from hyperplace.values.relief import ALL, NONE, relieved
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -45,9 +45,9 @@ def lower(model: "nn.Module", plan: Plan, profile: Profile | None = None, *, sam
     return lower_step(planned_graph(model, plan, sample), plan, profile)
 
 
-def generate(model: "nn.Module", plan: Plan, *, sample: Any = None, recompute: str = NONE) -> str:
-    """Return the program that runs a plan of the model, as Python text; `sample` and `recompute` as for compile."""
-    return emit(recomputing_as(lower(model, plan, sample=sample), recompute))
+def generate(model: "nn.Module", plan: Plan, *, sample: Any = None, recompute: str = NONE, offload: str = NONE) -> str:
+    """Return the program that runs a plan of the model, as Python text; what else is given as for compile."""
+    return emit(relieved(lower(model, plan, sample=sample), recompute, offload))
 
 
 def check_plan(plan: Plan, model: "nn.Module | None" = None) -> tuple[Plan, list[str]]:
@@ -73,11 +73,13 @@ def run_memory(graph: Graph, plan: Plan, *, in_flight: int = 4, optimizer: str =
     return RunMemory(memory(program, schedule(program, in_flight), optimizer=optimizer), in_flight, optimizer)
 
 
-def runnable(graph: Graph, plan: Plan, profile: Profile | None = None, *, recompute: str = NONE) -> "Runnable":
+def runnable(
+    graph: Graph, plan: Plan, profile: Profile | None = None, *, recompute: str = NONE, offload: str = NONE
+) -> "Runnable":
     """Return the plan of a captured model as a program that a Trainer runs."""
     from hyperplace.runtime import runnable as with_code
 
-    lowered = recomputing_as(lower_step(graph, plan, profile), recompute)
+    lowered = relieved(lower_step(graph, plan, profile), recompute, offload)
     return with_code(lowered, emit(lowered))
 
 
@@ -107,6 +109,7 @@ def compile(
     parts_per_process: int = 1,
     cluster: Cluster | None = None,
     recompute: str = NONE,
+    offload: str = NONE,
     survive: int = 0,
     survive_every: int = 20,
     door: int | None = None,
@@ -122,7 +125,8 @@ def compile(
     no more (torch.load(path, mmap=True) reads no more).
 
     To save memory, segments may be run forward once more for their backward pass instead of keeping what that needs:
-    `recompute` is none, all, or parts and segments such as `0:1,1:0`. The losses are the same, bit for bit.
+    `recompute` is none, all, or parts and segments such as `0:1,1:0`. Others may keep it in the memory of the host,
+    where their device has memory of its own: `offload`, written alike. The losses are the same, bit for bit.
 
     With `survive`, so many of the processes may be lost, one after the other, and the others go on with fewer parts:
     each streams what its parts have to another one after every `survive_every` updates. Each then needs all rows of
@@ -173,15 +177,15 @@ def compile(
     training = Training(optimizer, scheduler, average, clip_norm, clip_part_norm, stash, named_parameters)
     if settings.micro_batches > 1:
         _check_micro_batches(graph)
-    made = runnable(graph, plan, recompute=recompute)
+    made = runnable(graph, plan, recompute=recompute, offload=offload)
     evaluate = None if graph.evaluates else partial(evaluated, model, is_keyword=bool(graph.takes[1]))
     begin = partial(_trainer, model, whole, training=training, loss=loss, evaluate=evaluate)
     world = None if spare else met_world(made.program, whole, settings, training, parts_per_process)
     if world is None or (survive and isinstance(world, Processes)):
-        others = recompute if recompute == ALL else NONE  # segments that are named are those of this plan
+        again, away = (one if one == ALL else NONE for one in (recompute, offload))  # named segments are of this plan
 
         def ready(one: Plan) -> "tuple[Runnable, int]":
-            return made if one is plan else runnable(graph, one, recompute=others), pieces(one)
+            return made if one is plan else runnable(graph, one, recompute=again, offload=away), pieces(one)
 
         given = facts(made.program, whole, settings, training)
         if world is None:

@@ -9,7 +9,7 @@ from hyperplace.values.cluster import Cluster
 from hyperplace.values.graph import Graph
 from hyperplace.values.plan import Plan
 from hyperplace.values.profile import Profile
-from hyperplace.values.recompute import AUTO, NONE
+from hyperplace.values.relief import AUTO, NONE
 
 MORE_PARTS = (1.25, 1.5, 2, 3, 4, 8)  # times as many
 
@@ -48,12 +48,15 @@ def _changes(
     free = replace(flow, in_flight=None)
     if flow.recompute == NONE:
         yield _Change("recomputing activations (--recompute auto)", replace(free, recompute=AUTO), cluster, plans)
+    if flow.offload == NONE:
+        yield _Change("offloading activations (--offload auto)", replace(free, offload=AUTO), cluster, plans)
+    free = replace(free, recompute=AUTO, offload=AUTO)
     if flow.schedule == ASYNC:
-        yield _Change("sync instead of async", replace(free, schedule=SYNC, recompute=AUTO), cluster, plans)
+        yield _Change("sync instead of async", replace(free, schedule=SYNC), cluster, plans)
     k = plans[0].settings.k
     for number in dict.fromkeys(max(k + 1, round(times * k)) for times in MORE_PARTS):
         words = f"{number} parts instead of {k}, on devices like those of {cluster.hosts[-1].name},"
-        yield _Change(words, replace(free, recompute=AUTO), _grown(cluster, number), plans_on(number))
+        yield _Change(words, free, _grown(cluster, number), plans_on(number))
 
 
 def _grown(cluster: Cluster, num_devices: int) -> Cluster:

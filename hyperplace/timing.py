@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from hyperplace.compiling import micro_batches_for
 from hyperplace.errors import UsageError
-from hyperplace.fitting import fitted
+from hyperplace.fitting import Prices, fitted
 from hyperplace.steps.lower import lower
 from hyperplace.steps.schedule import schedule
 from hyperplace.steps.simulate import memory, predict
@@ -21,9 +21,19 @@ from hyperplace.values.forecast import Forecast, Outlook
 from hyperplace.values.graph import Graph
 from hyperplace.values.memory import PartMemory
 from hyperplace.values.plan import Plan
-from hyperplace.values.profile import Profile
+from hyperplace.values.profile import Profile, cost_of_rows
 from hyperplace.values.program import Program
-from hyperplace.values.recompute import ALL, AUTO, NONE, recomputed, recomputing_as
+from hyperplace.values.relief import (
+    ALL,
+    AUTO,
+    NONE,
+    OFFLOAD,
+    RECOMPUTE,
+    offloaded,
+    recomputed,
+    relieved,
+    spared_bytes,
+)
 from hyperplace.values.schedule import Schedule
 from hyperplace.values.sizes import size
 
@@ -38,13 +48,15 @@ _Run = tuple[Schedule, int, int]  # mini-batches in flight, micro-batches
 class FlowWish:
     """How plans are to run: how many mini-batches under way at most, what the optimizer keeps, what is recomputed.
 
-    `recompute`: auto is as little as the memory of the devices asks for; none, all.
+    `recompute`: auto is as little as the memory of the devices asks for; none, all. `offload`: the same, none or auto,
+    of what devices with memory of their own may keep in that of their host.
     """
 
     schedule: str = ASYNC
     in_flight: int | None = None  # the best of several by default
     optimizer: str = "momentum"
     recompute: str = AUTO
+    offload: str = AUTO
 
     def __post_init__(self) -> None:
         if self.schedule not in (ASYNC, SYNC):
@@ -53,6 +65,8 @@ class FlowWish:
             raise UsageError(f"in_flight {self.in_flight} is less than 1")
         if self.recompute not in (AUTO, NONE, ALL):
             raise UsageError(f"recompute {self.recompute!r} is unknown; choose one of {AUTO}, {NONE}, {ALL}")
+        if self.offload not in (AUTO, NONE):
+            raise UsageError(f"offload {self.offload!r} is unknown; choose one of {AUTO}, {NONE}")
 
 
 def forecast(
@@ -68,7 +82,8 @@ def forecast(
     """Return how a plan is best run on a cluster: with the fewest in flight that are about as fast as any number.
 
     Where that takes more memory than there is, it is the fastest of what fits: fewer in flight, or some segments
-    recomputed. A plan that cannot be as fast as `enough_s`, going by its busiest device or card, is run one way only.
+    recomputed or offloaded. A plan that cannot be as fast as `enough_s`, going by its busiest device or card, is run
+    one way only.
     """
     flow = flow or FlowWish()
     cluster.check_parts(plan.settings.k)
@@ -180,14 +195,16 @@ def _tried(name: str, plan: Plan, program: Program, cluster: Cluster, flow: Flow
 
     asked = program
     if flow.recompute == ALL:
-        program = recomputing_as(program, ALL)
-    elif flow.recompute == AUTO:
+        program = relieved(program, recompute=ALL)
+    else:
         limits = [device.memory_bytes for device in cluster.devices]
-        program = fitted(program, order, limits, lambda one: [part.total for part in needed(one)])
+        prices = _prices(program, cluster, flow, 1 / pieces)
+        program = fitted(program, order, limits, lambda one: [part.total for part in needed(one)], prices)
     parts = needed(program)
     lacking = _lacking(cluster, [part.total for part in parts])
-    again, prediction = recomputed(program), predict(program, order, cluster, micro_batches=micro_batches)
-    is_free = not again or flow.recompute == ALL
+    again, away = recomputed(program), offloaded(program)
+    prediction = predict(program, order, cluster, micro_batches=micro_batches)
+    is_free = not (again or away) or flow.recompute == ALL
     free = prediction if is_free else predict(asked, order, cluster, micro_batches=micro_batches)
     return Forecast(
         name,
@@ -199,12 +216,28 @@ def _tried(name: str, plan: Plan, program: Program, cluster: Cluster, flow: Flow
         parts,
         alone_seconds(program, cluster),
         again,
+        away,
         ", ".join(_lack_text(cluster, part, lack) for part, lack in lacking.items()),
         sum(lacking.values()),
         lacking_part=max(lacking, key=lacking.__getitem__) if lacking else None,
         unhindered_s=free.seconds,
-        short_part=again[0][0] if free.seconds < prediction.seconds * ENOUGH else None,
+        short_part=min(again + away)[0] if free.seconds < prediction.seconds * ENOUGH else None,
     )
+
+
+def _prices(program: Program, cluster: Cluster, flow: FlowWish, share: float) -> Prices:
+    """Return what each way to need less memory takes, in seconds: to run forward again, or to move there and back."""
+
+    def found(p: int, s: int) -> dict[str, float]:
+        part, ways = program.parts[p], {}
+        if flow.recompute == AUTO:
+            work = part.segments[s].forward * cost_of_rows(part.segments[s].half_rows, share)
+            ways[RECOMPUTE] = cluster.devices[p].seconds(work, program.unit)
+        if flow.offload == AUTO and (rate := cluster.host_rate(p)):
+            ways[OFFLOAD] = 2 * spared_bytes(part, s, share) / rate
+        return ways
+
+    return found
 
 
 def alone_seconds(program: Program, cluster: Cluster) -> float:

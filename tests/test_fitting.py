@@ -15,14 +15,14 @@ from hyperplace.steps.place import place
 from hyperplace.values.cluster import Cluster, Device, Host
 from hyperplace.values.layout import layout_of
 from hyperplace.values.partition import Partition
-from hyperplace.values.recompute import recomputed, recomputing
+from hyperplace.values.relief import RECOMPUTE, offloaded, offloading, recomputed, recomputing, spared_bytes
 
 WATCH = api.Watch(3.0)
 
 
-def hosts(num_parts, memory_bytes=None, rate=1e9):
-    device = Device(memory_bytes=memory_bytes, flops_per_s=1e9)
-    return Cluster(tuple(Host(f"h{n}", (device,), rate, rate) for n in range(num_parts)))
+def hosts(num_parts, memory_bytes=None, rate=1e9, **words):
+    device = Device(memory_bytes=memory_bytes, flops_per_s=1e9, kind=words.pop("kind", "cpu"))
+    return Cluster(tuple(Host(f"h{n}", (device,), rate, rate, **words) for n in range(num_parts)))
 
 
 def scattered(num_layers=4, num_parts=2):
@@ -63,7 +63,13 @@ def test_as_little_is_recomputed_as_by_brute_force(share):
     order = api.schedule(program, 4)
     before = totals(program, order)
     limits = [round(share * before[0]), None]
-    found = fitted(program, order, limits, lambda one: totals(one, order))
+    found = fitted(
+        program,
+        order,
+        limits,
+        lambda one: totals(one, order),
+        lambda p, s: {RECOMPUTE: program.parts[p].segments[s].forward},
+    )
     segments = range(len(program.parts[0].segments))
     work = [one.forward for one in program.parts[0].segments]
     fitting = [
@@ -126,6 +132,51 @@ def test_a_forecast_recomputes_only_where_memory_is_short_and_pays_for_it(schedu
     none = api.forecast(graph, costs, plan, hosts(2, (least + most) // 2), replace(flow, recompute="none"))
     assert none.lacks
     assert none.lacking_bytes > 0
+
+
+def test_what_is_offloaded_takes_as_much_memory_as_what_is_recomputed():
+    _, _, _, program = scattered()
+    order = api.schedule(program, 4)
+    some = [(p, s) for p, part in enumerate(program.parts) for s in range(0, len(part.segments), 2)]
+    assert api.memory(offloading(program, some), order) == api.memory(recomputing(program, some), order)
+    assert offloaded(offloading(program, some)) == tuple(some)
+    assert api.schedule(offloading(program, some), 4) == order
+
+
+@pytest.mark.parametrize("schedule", ["async", "sync"])
+def test_segments_are_offloaded_where_moving_takes_less_than_running_again(schedule):
+    graph, costs, plan, _ = scattered()
+    flow = api.FlowWish(schedule, in_flight=4)
+    everything = api.forecast(graph, costs, plan, hosts(2), replace(flow, recompute="all"))
+    free = api.forecast(graph, costs, plan, hosts(2), flow)
+    limit = sum(max(part.total for part in one.memory) for one in (everything, free)) // 2
+
+    def tight(rate, **words):
+        place = hosts(2, limit, kind="gpu", inside_rate=rate)
+        return api.forecast(graph, costs, plan, place, replace(flow, **words))
+
+    slow, fast = tight(1e3), tight(1e9)
+    assert slow.recompute
+    assert not slow.offload
+    assert fast.offload
+    assert not fast.recompute
+    assert fast.relief == {"recompute": (), "offload": fast.offload}
+    assert free.seconds <= fast.seconds < slow.seconds
+    assert tight(1e9, offload="none").relief == slow.relief
+    assert not any(one.lacks for one in (slow, fast))
+    assert api.forecast(graph, costs, plan, hosts(2, limit, inside_rate=1e9), flow).recompute, "the same memory"
+
+
+def test_a_pass_takes_longer_by_what_moving_takes():
+    _, _, _, program = scattered()
+    order, rate = api.schedule(program, 4), 1e6
+    place = hosts(2, kind="gpu", inside_rate=rate)
+    away = offloading(program, [(0, 1)])
+    before, after = (api.predict(one, order, place) for one in (program, away))
+    busy = [one.busy[0] * one.seconds for one in (before, after)]
+    assert busy[1] - busy[0] == pytest.approx(2 * spared_bytes(program.parts[0], 1) / rate)
+    at_home = api.predict(away, order, hosts(2))
+    assert at_home.seconds == before.seconds, "a CPU's memory is its host's"
 
 
 def test_the_smallest_change_is_one_that_does():

@@ -7,7 +7,7 @@ from hyperplace.report.timeline import timeline_section
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.forecast import Forecast
 from hyperplace.values.prediction import WAYS
-from hyperplace.values.recompute import chosen_text
+from hyperplace.values.relief import chosen_text
 from hyperplace.values.sizes import MIB
 from hyperplace.values.surviving import survive_cost
 from hyperplace.values.time_bound import TimeBound
@@ -30,7 +30,7 @@ def forecast_document(
         (
             Section((table, *notes(_notes()))),
             Section(
-                (busy_table(best), *_recomputed(best), *_survived(best, cluster, survive_every)),
+                (busy_table(best), *_relieved(best), *_survived(best, cluster, survive_every)),
                 f"{best.name}, {best.schedule}: {best.binds}",
             ),
             timeline_section(best.prediction.timeline),
@@ -88,11 +88,15 @@ def busy_table(one: Forecast) -> Table:
     )
 
 
-def _recomputed(one: Forecast) -> tuple[Text, ...]:
-    """Say which segments run forward again, where some do."""
-    if not one.recompute:
-        return ()
-    return (Text(f"recomputed for their backward pass, to fit into memory: segments {chosen_text(one.recompute)}"),)
+def _relieved(one: Forecast) -> tuple[Text, ...]:
+    """Say which segments run forward again, or keep in the host's memory what they need, where some do."""
+    chosen = {
+        "recomputed for their backward pass": one.recompute,
+        "offloaded to the host until their backward pass": one.offload,
+    }
+    return tuple(
+        Text(f"{what}, to fit into memory: segments {chosen_text(some)}") for what, some in chosen.items() if some
+    )
 
 
 def _survived(one: Forecast, cluster: Cluster, every: int | None) -> tuple[Text, ...]:

@@ -26,7 +26,7 @@ from hyperplace.runtime.weights import Training, Weights
 from hyperplace.runtime.world import World
 from hyperplace.values.loans import find_loans, updaters
 from hyperplace.values.program import Program
-from hyperplace.values.recompute import chosen_text, recomputed
+from hyperplace.values.relief import chosen_text, recomputed
 from hyperplace.values.schedule import Schedule
 
 LESS_PRIORITY = 10  # as nice(1) counts; on Linux threads have their own

@@ -1,16 +1,20 @@
 """The forward and backward pass of a mini-batch on a part: what one leaves for the other, and where a NaN began."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hyperplace.runtime.commands import Batch
+from hyperplace.runtime.offload import Edge
 from hyperplace.runtime.weights import Version
+
+Root = Tensor | Edge  # a result, or where its gradient begins
 
 
 @dataclass
@@ -22,7 +26,7 @@ class InFlight:
     # By name what the part keeps, by number what it has received.
     values: dict[str | int, Tensor] = field(default_factory=dict)
     gradients: dict[str | int, Tensor] = field(default_factory=dict)
-    runs: dict[int, tuple[list[Tensor], list[Tensor]]] = field(default_factory=dict)  # arguments and results
+    runs: dict[int, tuple[list[Tensor], Sequence[Root]]] = field(default_factory=dict)  # arguments and results
     buffers: dict[int, dict[str, Tensor]] = field(default_factory=dict)  # as segments saw them that will run again
     output_gradients: list[Tensor | None] = field(default_factory=list)
     num_backward: int = 0
@@ -42,10 +46,10 @@ class Roots:
     """What a backward pass starts from: a tensor given to several takers has the sum of their gradients."""
 
     def __init__(self) -> None:
-        self._gradients: dict[int, tuple[Tensor, Tensor]] = {}
+        self._gradients: dict[int, tuple[Tensor | GradientEdge, Tensor]] = {}
 
-    def add(self, result: Tensor, gradient: Tensor | None) -> None:
-        if gradient is None or not result.requires_grad:
+    def add(self, result: Root, gradient: Tensor | None) -> None:
+        if gradient is None or result is None or (isinstance(result, Tensor) and not result.requires_grad):
             return
         known = self._gradients.get(id(result))
         self._gradients[id(result)] = (result, gradient if known is None else known[1] + gradient)

@@ -5,7 +5,7 @@ parts it knows what they send. What it has to say goes out as values, so it may 
 """
 
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -16,8 +16,9 @@ from hyperplace.runtime.clipping import SharedNorm
 from hyperplace.runtime.commands import Command, Load, Predict, Tick, Update
 from hyperplace.runtime.criterion import JUDGED, PiecewiseLoss, check_reach
 from hyperplace.runtime.journal import Journal
+from hyperplace.runtime.offload import edges_of, offloading
 from hyperplace.runtime.options import Options
-from hyperplace.runtime.passes import InFlight, Roots, check_finite, nothing_saved
+from hyperplace.runtime.passes import InFlight, Root, Roots, check_finite, nothing_saved
 from hyperplace.runtime.pieces import cut
 from hyperplace.runtime.precision import within
 from hyperplace.runtime.progress import Event, Fault, Finished, Lost, Predicted
@@ -227,7 +228,7 @@ class Rank:
             self.cuts.after(live.batch.number)
         if self._options.check_nan:
             check_finite(results, lambda: self._call(live, index, arguments))
-        live.runs[index] = (arguments, [] if segment.recomputes else results)
+        live.runs[index] = (arguments, _roots(segment, results))
         for give, result in zip(segment.gives, results, strict=True):
             if isinstance(give, Keep):
                 live.values[give.name] = result
@@ -249,6 +250,10 @@ class Rank:
 
     def _run(self, live: InFlight, index: int, arguments: list[Tensor]) -> list[Tensor]:
         """Run a segment forward; one that will be run again leaves nothing behind but what that needs."""
+        if self._segments[index].offloads:
+            leaves, used = live.version.leaves, self.table.weights_of(index)
+            with offloading(lambda: [*arguments, *(leaves[name] for name in used if name in leaves)]):
+                return self._call(live, index, arguments)
         if not self._segments[index].recomputes:
             return self._call(live, index, arguments)
         live.buffers[index] = {name: self.weights.buffers[name].clone() for name in self.table.buffers_of(index)}
@@ -399,6 +404,13 @@ class Rank:
         if outputs:
             self._tell(Predicted(tuple(outputs)))
         self._tell(Finished(self.number))
+
+
+def _roots(segment: Segment, results: list[Tensor]) -> Sequence[Root]:
+    """Return what a backward pass will start from, as far as the forward pass leaves it."""
+    if segment.recomputes:
+        return []
+    return edges_of(results) if segment.offloads else results
 
 
 def _learns(value: Tensor) -> bool:

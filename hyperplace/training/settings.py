@@ -9,7 +9,7 @@ from typing import Any
 
 from hyperplace.errors import UsageError
 from hyperplace.values.cluster import Cluster
-from hyperplace.values.recompute import ALL, NONE, parsed_chosen
+from hyperplace.values.relief import NONE, OFFLOAD, RECOMPUTE, check_chosen
 
 DATA = ("fashion-mnist", "synthetic")
 
@@ -62,6 +62,7 @@ class Flow:
     micro_batches: int | None = None
     stash: bool = True
     recompute: str = NONE
+    offload: str = NONE
     threads: int | None = None
     devices: tuple[str, ...] = ()
     check_nan: bool = False
@@ -84,8 +85,8 @@ class Flow:
             survive=self.survive,
             survive_every=self.survive_every,
         )
-        if self.recompute not in (NONE, ALL):
-            parsed_chosen(self.recompute)
+        check_chosen(self.recompute, RECOMPUTE)
+        check_chosen(self.offload, OFFLOAD)
         if self.micro_batches is not None and self.micro_batches < 1:
             raise UsageError(f"--micro-batches {self.micro_batches} is less than 1")
         if self.threads is not None and self.threads < 1:

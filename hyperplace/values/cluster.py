@@ -16,6 +16,7 @@ BITS_OF = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 SECONDS_OF = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 # What two devices of a host send each other, in bytes per second: threads of one process share memory and copy nothing.
 INSIDE = {"shared": math.inf, "pcie": 12e9, "nvlink": 150e9}
+CPU = "cpu"  # the kind of a device whose memory is the host's own
 MOST_DEVICES = 4096
 SHORT = re.compile(r"(\d{1,4})x(\d{1,4})(?:@(.+))?", re.ASCII)
 
@@ -24,7 +25,7 @@ SHORT = re.compile(r"(\d{1,4})x(\d{1,4})(?:@(.+))?", re.ASCII)
 class Device:
     """What runs a part: `speed` is relative to the machine that the costs were measured on."""
 
-    kind: str = "cpu"
+    kind: str = CPU
     speed: float = 1.0
     memory_bytes: int | None = None  # no limit
     flops_per_s: float | None = None  # of one with speed 1; what costs in FLOPs need
@@ -102,6 +103,12 @@ class Cluster(Drawn):
         if here is there:
             return here.inside_latency_s + num_bytes / here.inside_rate
         return here.latency_s + num_bytes / min(here.out_rate, there.in_rate)
+
+    def host_rate(self, device: int) -> float | None:
+        """Return the bytes per second between a device's memory and its host's; None where they are the same."""
+        if self.devices[device].kind == CPU:
+            return None
+        return min(self.hosts[self.home[device]].inside_rate, INSIDE["pcie"])  # faster links join devices only
 
     def __str__(self) -> str:
         rate = min((host.out_rate for host in self.hosts), default=math.inf)

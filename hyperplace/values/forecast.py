@@ -7,7 +7,7 @@ from hyperplace.values.memory import PartMemory
 from hyperplace.values.pace import Pace
 from hyperplace.values.plan import Plan
 from hyperplace.values.prediction import Prediction
-from hyperplace.values.recompute import Chosen
+from hyperplace.values.relief import OFFLOAD, RECOMPUTE, Chosen
 from hyperplace.values.sync_pace import SyncPace
 
 
@@ -24,15 +24,21 @@ class Forecast:
     memory: tuple[PartMemory, ...]
     one_device_s: float  # a mini-batch on the fastest device alone
     recompute: Chosen = ()  # the parts and segments that run forward again for their backward pass
+    offload: Chosen = ()  # those that keep in the host's memory what it needs
     lacks: str = ""  # which devices have not the memory for it, and how much they lack
     lacking_bytes: int = 0  # of all devices together
     lacking_part: int | None = None  # the one that lacks most
-    unhindered_s: float = 0.0  # what it would take if nothing were recomputed for want of memory
+    unhindered_s: float = 0.0  # what it would take if nothing were recomputed or offloaded for want of memory
     short_part: int | None = None  # for want of whose memory it is slower than it could be
 
     @property
     def seconds(self) -> float:
         return self.prediction.seconds
+
+    @property
+    def relief(self) -> dict[str, Chosen]:
+        """The parts and segments that need less memory, by the way in which."""
+        return {RECOMPUTE: self.recompute, OFFLOAD: self.offload}
 
     @property
     def rank(self) -> tuple[int, float]:

@@ -178,8 +178,8 @@ class Segment:
     program's unit, and `half_rows` is what its passes cost with half the rows, as a share; `saved_bytes` is what it
     keeps in between, `kept_bytes` what of it later segments take, and `largest_bytes` the largest tensor that a layer
     makes; all for a mini-batch as planned. One that `recomputes` keeps only what it takes and what later segments take,
-    and runs forward once more before it runs backward. The code is known to a program that was lowered or read; one
-    made of classes has methods.
+    and runs forward once more before it runs backward; one that `offloads` keeps no more on its device, and the rest in
+    the host's memory. The code is known to a program that was lowered or read; one made of classes has methods.
     """
 
     name: str
@@ -195,7 +195,13 @@ class Segment:
     kept_bytes: int = 0
     largest_bytes: int = 0
     recomputes: bool = False
+    offloads: bool = False
     method: Method | None = field(default=None, repr=False)
+
+    @property
+    def is_lean(self) -> bool:
+        """Whether its device holds next to nothing for it between its passes."""
+        return self.recomputes or self.offloads
 
 
 @dataclass(frozen=True)
@@ -375,6 +381,8 @@ def _part_faults(number: int, part: PartProgram, num_parts: int) -> Iterator[str
         made |= {give.name for give in segment.gives if isinstance(give, Keep)}
         if unknown := set(segment.weights or ()) - set(part.weights):
             yield f"part {number} uses {min(unknown)} in {segment.name}, which it has not"
+        if segment.recomputes and segment.offloads:
+            yield f"part {number} both recomputes and offloads {segment.name}"
         if (method := segment.method) is not None:
             counts = len(segment.takes), len(segment.gives)
             if counts != (len(method.arguments), len(method.results)):

@@ -9,7 +9,7 @@ from ranks import HERE, lines, run
 from hyperplace import api
 from hyperplace.values.cluster import Cluster, Device, Host
 from hyperplace.values.plan import Settings
-from hyperplace.values.recompute import chosen_text
+from hyperplace.values.relief import chosen_text
 
 sys.path.insert(0, str(HERE))
 from measured_memory import made

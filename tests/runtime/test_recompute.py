@@ -10,7 +10,7 @@ from torch.nn import functional as F
 import hyperplace
 from hyperplace.errors import UsageError
 from hyperplace.steps.capture import capture
-from hyperplace.values.recompute import recomputed, recomputing
+from hyperplace.values.relief import recomputed, recomputing
 
 FLOWS = {
     "one in flight": {"in_flight": 1},

@@ -53,8 +53,9 @@ def schedule(
     """
     needs = needs_of(program, is_sync=is_sync, clips=clips)
     parcels = parcels_of(program, clips=clips, lends=not is_sync) if cluster else []
-    # Whatever is recomputed, the order is the same: so are then the weights that mini-batches see, and all losses.
-    work = seconds(program, durations(program, needs, recomputes=False), cluster)
+    # Whatever is recomputed or offloaded, the order is the same: so are then the weights that mini-batches see, and all
+    # losses.
+    work = seconds(program, durations(program, needs, recomputes=False), cluster, offloads=False)
     problem = _Problem(needs, work, lags_of(parcels, work, cluster))
     starts, period = _starts(problem, in_flight, card_seconds(parcels, cluster))
     spans = {node: (start, start + work[node]) for node, start in starts.items()}

@@ -105,7 +105,7 @@ class _Moments:
     def saved(self, p: int) -> Iterator[Change]:
         """Yield what a part keeps from a segment's forward to its backward pass, and of every message it takes.
 
-        What is recomputed is there while the segment runs backward.
+        What is recomputed or offloaded is there while the segment runs backward.
         """
         share = self._rows / self._program.batch
         for batch in self._batches:
@@ -113,8 +113,8 @@ class _Moments:
                 taken = sum(self._bytes(number) for number, first in self._taken[p].items() if first == s)
                 saved, kept = round(segment.saved_bytes * share), round(segment.kept_bytes * share)
                 forward, backward = (p, FORWARD, s), (p, BACKWARD, s)
-                yield self._begin(batch, forward), taken + (kept if segment.recomputes else saved)
-                if segment.recomputes:
+                yield self._begin(batch, forward), taken + (kept if segment.is_lean else saved)
+                if segment.is_lean:
                     yield self._begin(batch, backward), saved - kept
                 yield self._end(batch, backward), -taken - saved
 

@@ -1,6 +1,6 @@
 """What every part needs of memory: Program + Schedule -> the bytes of each at its peak."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from hyperplace.errors import UsageError
 from hyperplace.steps.simulate.dry_run import dry_run
@@ -8,6 +8,7 @@ from hyperplace.values.cluster import Cluster
 from hyperplace.values.loans import Loan, loans_of
 from hyperplace.values.memory import OPTIMIZER_STATES, PartMemory
 from hyperplace.values.program import PartProgram, Piece, Program
+from hyperplace.values.relief import joined_bytes
 from hyperplace.values.schedule import Schedule
 
 
@@ -71,23 +72,16 @@ def _adding(p: int, part: PartProgram, loans: Collection[Loan]) -> int:
 def _joined(part: PartProgram, live: int) -> int:
     """Return what weights take that are put together from pieces of several owners, and the gradient of one of them.
 
-    Every mini-batch under way keeps its own for the backward pass; a segment that is recomputed has them while it runs.
+    Every mini-batch under way keeps its own for the backward pass; a segment that is recomputed or offloaded has them
+    while it runs.
     """
     kept, again, largest = 0, 0, 0
     for number, segment in enumerate(part.segments):
-        sizes = _joined_bytes(part.weights[name] for name in part.weights_of(number))
-        kept += 0 if segment.recomputes else sum(sizes)
-        again = max(again, sum(sizes) if segment.recomputes else 0)
+        sizes = joined_bytes(part, number)
+        kept += 0 if segment.is_lean else sum(sizes)
+        again = max(again, sum(sizes) if segment.is_lean else 0)
         largest = max(largest, *sizes, 0)
     return live * kept + again + largest
-
-
-def _joined_bytes(pieces: Iterable[Piece]) -> list[int]:
-    """Return the bytes of every parameter of which there are several pieces."""
-    sizes: dict[str, list[int]] = {}
-    for piece in pieces:
-        sizes.setdefault(piece.name, []).append(piece.num_bytes)
-    return [sum(some) for some in sizes.values() if len(some) > 1]
 
 
 def _is_far(cluster: Cluster | None, source: int, target: int) -> bool:

@@ -76,7 +76,7 @@ def iterations_of(
     nodes: Needs = needs | {node: set() for node in last}
     share = 1 / micro_batches
     parcels = parcels_of(program, gives_early=micro_batches == 1, share=share)
-    work = seconds(program, durations(program, nodes, share=share), cluster)
+    work = seconds(program, durations(program, nodes, share=share), cluster, share=share)
     todo: list[list[Done]] = [[] for _ in program.parts]
     for p, some in enumerate(todo):
         own = list(_todo(schedule, p, micro_batches))

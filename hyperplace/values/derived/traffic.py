@@ -7,17 +7,35 @@ from hyperplace.values.cluster import Cluster
 from hyperplace.values.derived.actions import Node, Parcel
 from hyperplace.values.prediction import IN, OUT
 from hyperplace.values.program import Program
+from hyperplace.values.relief import offloaded, spared_bytes
+from hyperplace.values.schedule import BACKWARD, FORWARD
 
 Card = tuple[int, str]  # a host's, one way
 Wave = tuple[str, int, tuple[int, str | int]]  # a kind of action, its segment, and by which way: a card, or two parts
 
 
-def seconds(program: Program, work: Mapping[Node, float], cluster: Cluster | None) -> dict[Node, float]:
-    """Return the seconds of all actions; without a cluster their work as it is."""
+def seconds(
+    program: Program,
+    work: Mapping[Node, float],
+    cluster: Cluster | None,
+    *,
+    share: float = 1.0,
+    offloads: bool = True,
+) -> dict[Node, float]:
+    """Return the seconds of all actions; without a cluster their work as it is.
+
+    `share`: of the rows of a mini-batch. `offloads`: with what passes take for moving what they save to the host and
+    back, which a device does in line with its work.
+    """
     if cluster is None:
         return dict(work)
     cluster.check_parts(len(program.parts))
-    return {node: cluster.devices[node[0]].seconds(amount, program.unit) for node, amount in work.items()}
+    found = {node: cluster.devices[node[0]].seconds(amount, program.unit) for node, amount in work.items()}
+    for p, s in offloaded(program) if offloads else ():
+        if rate := cluster.host_rate(p):
+            for kind in (FORWARD, BACKWARD):
+                found[p, kind, s] += spared_bytes(program.parts[p], s, share) / rate
+    return found
 
 
 def lags_of(
