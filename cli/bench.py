@@ -1,6 +1,8 @@
 """`hyperplace bench`: how fast a model trains, unsplit and by every kind of plan."""
 
 import json as json_text
+import signal
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -111,6 +113,8 @@ def bench(
         own = tuple(options.fractions(shares, "--shares")) if shares else ()
         measure = _on_hosts(subject, settings, rate, delay, batches=sizes, turn_limit_s=turn_limit, shares=own)
     check_folder(folder)
+    # As after Ctrl-C, emulated hosts and the processes on them are given back.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with held(folder):
         with progress("bench") as shown:
             measured = measure(shown)
