@@ -99,7 +99,7 @@ class Buddies:
         processes.heart.listen(self._wake)
         self.cuts = [Cuts(rank, every, self._keep, is_sync=is_sync) for rank in ranks]
         for rank, cuts in zip(ranks, self.cuts, strict=True):
-            rank.cuts = cuts
+            rank.segments.cuts = cuts
 
     def _connected(self) -> tuple[socket.socket, socket.socket]:
         """Return the connections to the process after this one, and from the one before."""

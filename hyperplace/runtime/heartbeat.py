@@ -56,6 +56,7 @@ class Peer:
     silent_s: float = 0.0  # for which this process has listened since then
     stamp: float = 0.0  # on its last beat
     worst_s: float = 0.0  # the longest silence, or wait for an answer, so far
+    is_gone: bool = False  # its host has refused a beat: nobody has the socket any more
 
     @property
     def has_left(self) -> bool:
@@ -271,7 +272,7 @@ class Heart:
         try:
             peer.socket.send(json.dumps(content).encode()[:MOST_BYTES])
         except ConnectionRefusedError:
-            self._refused(peer)
+            peer.is_gone = True
         except OSError as fault:  # a full queue, no route: silence tells, where it lasts
             return fault.errno not in CUT_OFF
         return True
@@ -296,10 +297,11 @@ class Heart:
                 if time.monotonic() >= due:
                     self.beat()
                     due = time.monotonic() + BEAT_S
+                gone = {peer.number for peer in self._peers.values() if peer.is_gone}  # their last words have come
                 for key, _ in selector.select(LOOK_S):
                     self._hear(key.data)
                 before, looked = looked, time.monotonic()
-                self._judge(looked, looked - before)
+                self._judge(looked, looked - before, gone)
 
     def _hear(self, peer: Peer) -> None:
         while True:
@@ -308,7 +310,7 @@ class Heart:
             except BlockingIOError:
                 return
             except ConnectionRefusedError:
-                self._refused(peer)
+                peer.is_gone = True
                 continue
             except OSError:
                 return
@@ -336,19 +338,19 @@ class Heart:
         if before != said:
             self._tell()
 
-    def _refused(self, peer: Peer) -> None:
-        """Note that nobody is there; before its first beat a process may just not have come."""
-        if peer.heard and not peer.has_left:
-            self._lose(peer.number, "its process has ended")
+    def _judge(self, now: float, since_last_s: float, gone: Collection[int]) -> None:
+        """Give up who has ended, or is silent for too long: it may be stopped, or UDP does not come through.
 
-    def _judge(self, now: float, since_last_s: float) -> None:
-        """Give up who is silent for too long; one that was never heard may be stopped, or UDP does not come through.
-
-        What has come meanwhile is heard already.
+        What has come meanwhile, such as last words, is heard already. A process has its sockets before the others know
+        of them, so also one whose first beat never came has ended where its host refuses theirs.
         """
         for peer in self._peers.values():
             peer.silent_s += min(since_last_s, MOST_LOOK_S)
-            if not peer.has_left and peer.silent_s > peer.limit_s:
+            if peer.has_left:
+                continue
+            if peer.number in gone:
+                self._lose(peer.number, "its process has ended")
+            elif peer.silent_s > peer.limit_s:
                 self._lose(peer.number, f"it has shown no sign of life for {peer.limit_s:g} s")
         if self._cut_off_since and now - self._cut_off_since > DEAD_S / 2 and not self._own_fault:
             self._own_fault = f"{self.place_of(self.number)} has lost its network"

@@ -1,5 +1,6 @@
 """A host is lost: who says so, how soon, and what the others do. More of it: tests/sweeps/faults.py (make faults)."""
 
+import hashlib
 import json
 import signal
 import time
@@ -40,6 +41,36 @@ def until(holds, limit_s=10.0):
         assert time.monotonic() < begin + limit_s, "it never came"
         time.sleep(0.005)
     return time.monotonic() - begin
+
+
+@pytest.mark.parametrize("words", [{}, {heartbeat.BYE: heartbeat.BYE, heartbeat.END: "no room"}])
+def test_one_that_ends_before_its_first_beat_is_known_at_once(monkeypatch, words):
+    """It was silence to the others, for four seconds; what it said before it ended comes first all the same."""
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    found = [Heart(number, 3) for number in range(3)]
+    addresses = [heart.address for heart in found]
+    ended, others = found[2], found[:2]
+    ended._run = hashlib.sha256("\n".join(addresses).encode()).hexdigest()[:16]
+    for other, peer in ended._peers.items():
+        ended._connect(peer, json.loads(addresses[other]))
+    if words:
+        ended._said = words
+        ended.beat()
+    for peer in ended._peers.values():
+        peer.socket.close()
+    for heart in others:
+        heart.start(addresses)
+    try:
+        if words:
+            assert until(lambda: all(heart.said(heartbeat.END) == {2: "no room"} for heart in others)) < 1.0
+            time.sleep(2 * heartbeat.BEAT_S)
+            assert not any(heart.lost for heart in others)
+        else:
+            assert until(lambda: all(heart.lost == {2: "its process has ended"} for heart in others)) < 1.0
+    finally:
+        for heart in others:
+            heart.close()
 
 
 def test_what_one_says_all_hear_until_it_is_forgotten(hearts):

@@ -121,14 +121,14 @@ def test_a_segment_that_recomputes_keeps_nothing_between_its_passes():
             net, plan, optimizer=sgd, loss=F.cross_entropy, recompute=recompute, record=True
         ) as trainer:
             rank = trainer.ranks[0]
-            called, sizes = rank._lose, []
+            called, sizes = rank.segments._lose, []
 
             def seen(live, segment, results, called=called, rank=rank, sizes=sizes):
                 found = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in _graph(results)}
                 sizes.append(sum(found.values()))
                 called(live, segment, results)
 
-            rank._lose = seen
+            rank.segments._lose = seen
             trainer.step(torch.randn(4, 3, 10, 10), torch.zeros(4, dtype=torch.int64)).item()
             trainer.flush()
             kinds = {event.kind for event in trainer.timeline().events}

@@ -112,13 +112,13 @@ def watch(trainer):
     leaves = {}
     for rank in trainer.ranks:
 
-        def call(live, index, arguments, rank=rank, before=rank._call):
+        def call(live, index, arguments, rank=rank, before=rank.segments._call):
             results = before(live, index, arguments)
             for name in trainer.program.parts[rank.number].weights_of(index):
                 leaves.setdefault((name, live.batch.number), []).append(getattr(rank.part, name).detach().clone())
             return results
 
-        rank._call = call
+        rank.segments._call = call
     return leaves
 
 
