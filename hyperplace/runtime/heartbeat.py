@@ -338,7 +338,7 @@ class Heart:
         if before != said:
             self._tell()
 
-    def _judge(self, now: float, since_last_s: float, gone: Collection[int]) -> None:
+    def _judge(self, now: float, since_last_s: float, gone: Collection[int] = ()) -> None:
         """Give up who has ended, or is silent for too long: it may be stopped, or UDP does not come through.
 
         What has come meanwhile, such as last words, is heard already. A process has its sockets before the others know
