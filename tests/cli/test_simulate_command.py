@@ -92,7 +92,7 @@ def test_what_would_do_nothing_beside_a_cluster_is_refused(run, tmp_path, option
     assert f"{option[0]} would do nothing" in ran.err
 
 
-def test_what_is_recomputed_to_fit_into_memory_is_said_and_trained(run, tmp_path):
+def test_what_is_recomputed_or_offloaded_to_fit_into_memory_is_said_and_trained(run, tmp_path):
     made = run(
         "partition", "lenet5", "--k", 2, "--partitioner", "horizontal", "--batch", 4, "--json", "--out", tmp_path
     )
@@ -114,14 +114,23 @@ def test_what_is_recomputed_to_fit_into_memory_is_said_and_trained(run, tmp_path
     assert max(fitting["memory_bytes"]) <= limit
     assert fitting["recompute"] not in ("none", again["recompute"])
     assert simulated(path, "--recompute", "none")["lacks"].startswith("part ")
+    with_memory = device + 'kind = "gpu"\n'
+    path.write_text(f'[[hosts]]\nname = "a"\n{2 * with_memory}')
+    moving = simulated(path)
+    assert moving["recompute"] == "none", "to move some kilobytes takes less than to compute them"
+    assert moving["offload"] != "none"
+    there = simulated(path, "--offload", "none")
+    assert there["offload"] == "none" != there["recompute"]
+    assert simulated(path, "--offload", "none", "--recompute", "none")["lacks"].startswith("part ")
     data = ("--data", "synthetic", "--images", 16, "--epochs", 1, "--json")
     runs = [
-        run("train", plan, *data, "--recompute", word, "--out", tmp_path / f"run{number}")
-        for number, word in enumerate(("none", fitting["recompute"]))
+        run("train", plan, *data, way, word, "--out", tmp_path / f"run{number}")
+        for number, (way, word) in enumerate(
+            (("--recompute", "none"), ("--recompute", fitting["recompute"]), ("--offload", moving["offload"]))
+        )
     ]
-    assert [ran.code for ran in runs] == [0, 0], runs[1].err
-    one, other = (json.loads(ran.out)["rows"][0] for ran in runs)
-    assert one["train_loss"] == other["train_loss"]
+    assert [ran.code for ran in runs] == [0, 0, 0], runs[1].err
+    assert len({json.loads(ran.out)["rows"][0]["train_loss"] for ran in runs}) == 1
 
 
 @pytest.mark.parametrize(
@@ -130,9 +139,12 @@ def test_what_is_recomputed_to_fit_into_memory_is_said_and_trained(run, tmp_path
         (("simulate", *LENET, "--cluster", "1x2", "--recompute", "some"), "recompute 'some' is unknown"),
         (("partition", *LENET, "--recompute", "all"), "--recompute is for the memory of a --cluster"),
         (("train", "lenet5", "--recompute", "0"), "recompute '0' is neither none nor all nor parts and segments"),
+        (("simulate", *LENET, "--cluster", "1x2", "--offload", "all"), "offload 'all' is unknown; choose one of auto"),
+        (("partition", *LENET, "--offload", "auto"), "--offload is for the memory of a --cluster"),
+        (("train", "lenet5", "--offload", "0"), "offload '0' is neither none nor all nor parts and segments"),
     ],
 )
-def test_other_words_of_recompute_are_refused(run, words, fault):
+def test_other_words_of_recompute_and_offload_are_refused(run, words, fault):
     ran = run(*words)
     assert ran.code in (1, 2)
     assert fault in ran.err
