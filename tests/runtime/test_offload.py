@@ -10,7 +10,7 @@ import pytest
 import torch
 from grain_cases import GRAINS, batches, sgd
 from program_cases import planned
-from test_recompute import FLOWS, model
+from test_recompute import FLOWS, model, trained
 from torch import nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -24,15 +24,6 @@ from hyperplace.steps.capture import capture
 from hyperplace.values.relief import offloaded
 
 
-def trained(plan, away, again="none", **flow):
-    """Return losses, what a state has, and the program."""
-    words = {"optimizer": sgd, "loss": F.cross_entropy, "offload": away, "recompute": again}
-    with hyperplace.compile(model(), plan, **words, **flow) as trainer:
-        given = [trainer.step(x, y) for x, y in batches(torch.float32)]
-        trainer.flush()
-        return [loss.item() for loss in given], trainer.state_dict(), trainer.program
-
-
 @pytest.mark.parametrize("flow", FLOWS)
 @pytest.mark.parametrize("grain", GRAINS)
 def test_losses_and_states_are_the_same_bits(grain, flow):
@@ -41,7 +32,7 @@ def test_losses_and_states_are_the_same_bits(grain, flow):
     some = [(p, s) for p, part in enumerate(program.parts) for s in range(len(part.segments))]
     half, rest = (",".join(f"{p}:{s}" for p, s in some[first::2]) or "none" for first in (0, 1))
     for away, again in (("all", "none"), (half, rest)):
-        same, other, marked = trained(plan, away, again, **FLOWS[flow])
+        same, other, marked = trained(plan, again, offload=away, **FLOWS[flow])
         assert same == losses
         assert all(torch.equal(other[name], tensor) for name, tensor in state.items())
         assert offloaded(marked) == tuple(some if away == "all" else some[::2])

@@ -32,18 +32,8 @@ LIMIT_S = 5.0
 CLI = (sys.executable, "-c", "from hyperplace.cli import main; main()")
 # With the usual learning rate seed 0 is at the edge: some plans, and the plain loop, end in losses of 10 or NaN.
 TRAIN = (
-    "--data",
-    "synthetic",
-    "--images",
-    "1600",
-    "--epochs",
-    "3",
-    "--schedule",
-    "sync",
-    "--batch",
-    "16",
-    "--lr",
-    "0.01",
+    *("--data", "synthetic", "--images", "1600", "--epochs", "3", "--schedule", "sync", "--batch", "16"),
+    *("--lr", "0.01"),
 )
 SMALL = ("--batch", "16", "--time-limit", "1")
 PARTITION = ("partition", "smallcnn", "--k", "4", "--time-limit", "4")
