@@ -192,9 +192,10 @@ def _planned(graph: Graph, costs: Profile, name: str, wanted: Settings, settings
     return Planned(name, wanted.k, plan, api.runnable(graph, plan, costs), api.micro_batches_for(graph, plan))
 
 
-def predicted_us(program: Program, flow: RunSettings) -> float | None:
+def predicted_us(program: Program, flow: RunSettings, pace: float = 1.0) -> float | None:
     """Return how long a mini-batch takes in a simulation, on the cluster or on threads that send at no cost.
 
+    All work takes `pace` times as long as in the profile, and messages what they take; the order is that of the run.
     Async: from one to the next, once the pipe is full. Sync: all its micro-batches, each with its share of the work,
     and the update.
     """
@@ -203,6 +204,7 @@ def predicted_us(program: Program, flow: RunSettings) -> float | None:
     is_sync, cluster = flow.schedule == SYNC, flow.cluster
     order = api.schedule(program, flow.in_flight, is_sync=is_sync, cluster=cluster)
     here = cluster or Cluster((ClusterHost("here", (Device(),) * len(program.parts)),))
+    here = here.at_pace(pace)
     return 1e6 * api.predict(program, order, here, micro_batches=flow.micro_batches if is_sync else None).seconds
 
 

@@ -1,8 +1,9 @@
 """Who takes part in a bench on hosts: the plain loop on one of them, every plan on all, and what torch offers."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
@@ -14,6 +15,7 @@ from hyperplace.bench.contender import (
     Planned,
     plain_row,
     plans,
+    predicted_us,
     together_row,
     unsplit_us,
 )
@@ -95,6 +97,7 @@ class HostContender:
     idle: list[float] = field(default_factory=list)
     wire_bytes: list[float] = field(default_factory=list)
     timeline: Timeline | None = None
+    predicted_us: Callable[[float], float | None] = lambda pace: None  # of a mini-batch, at a pace
 
     @property
     def name(self) -> str:
@@ -201,10 +204,14 @@ def _ours(
     if planned.plan:
         api.save_plan(planned.plan, path)
     for schedule in (SYNC, ASYNC):
-        row, flow = planned.row(schedule, sized, place.cluster), planned.flow(schedule, sized)
+        how = schedule, sized, place.cluster
+        row, flow = planned.row(*how), planned.flow(*how)
         entry = Entry(PLAN, sized.batch, schedule, flow.in_flight, flow.micro_batches, str(path))
         entry = replace(entry, cluster=cluster_text(place.cluster) if place.cluster else "")
-        yield HostContender(replace(row, is_auto=is_auto), entry)
+        found = HostContender(replace(row, is_auto=is_auto), entry)
+        if planned.program:
+            found.predicted_us = partial(predicted_us, planned.program.program, flow)
+        yield found
 
 
 def _clusters(cluster: Cluster | None) -> Iterator[tuple[str, Cluster]]:
@@ -251,9 +258,14 @@ def _by_time(
 
 def _surviving(plain: HostContender, best: Forecast, cluster: Cluster, every: int) -> HostContender:
     """Return the same plan with a copy of every part on another host after so many updates."""
-    us = plain.row.predicted_us and plain.row.predicted_us * (1 + survive_cost(best, cluster, every).share)
-    row = replace(plain.row, method=f"{plain.row.method}, survive", survives=True, predicted_us=us)
-    return HostContender(row, replace(plain.entry, survive_every=every))
+    more = 1 + survive_cost(best, cluster, every).share
+
+    def predicted_us(pace: float) -> float | None:
+        us = plain.predicted_us(pace)
+        return us and us * more
+
+    row = replace(plain.row, method=f"{plain.row.method}, survive", survives=True, predicted_us=predicted_us(1.0))
+    return HostContender(row, replace(plain.entry, survive_every=every), predicted_us=predicted_us)
 
 
 def _data_parallel(sized: BenchSettings) -> HostContender:

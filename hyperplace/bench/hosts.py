@@ -24,7 +24,7 @@ from hyperplace.errors import HyperplaceError
 from hyperplace.files.cluster import read_cluster
 from hyperplace.files.timeline import parse_timeline
 from hyperplace.models import LoadedModel, load_model
-from hyperplace.values.bench import ASYNC, Bench
+from hyperplace.values.bench import ASYNC, Bench, BenchRow
 from hyperplace.values.profile import machine_line
 
 LEAST_STEPS = 2  # that are timed, however slow
@@ -169,7 +169,6 @@ def settling(number: int) -> int:
 
 def _measured(loaded: LoadedModel, everyone: list[HostContender], settings: HostSettings, place: Place) -> Measured:
     own = settings.bench
-    rows = [one.finished() for one in everyone]
     found = Bench(
         model=loaded.name,
         inputs=tuple(tuple(x.shape[1:]) for x in loaded.sample),
@@ -179,8 +178,14 @@ def _measured(loaded: LoadedModel, everyone: list[HostContender], settings: Host
         costs=own.costs,
         machine=machine_line(threads=1),
         num_cores=len({seat.core for seat in place.seats}),
-        rows=tuple(rows),
+        rows=tuple(one.finished() for one in everyone),
         network=place.network,
     )
-    timelines = {row: one.timeline for row, one in zip(rows, everyone, strict=True)}
+    found = replace(found, rows=tuple(_at_pace(row, one, found) for row, one in zip(found.rows, everyone, strict=True)))
+    timelines = {row: one.timeline for row, one in zip(found.rows, everyone, strict=True)}
     return Measured(found, timelines[found.best] if found.best else None)
+
+
+def _at_pace(row: BenchRow, one: HostContender, found: Bench) -> BenchRow:
+    """Return a row with its prediction at the pace of the run: that of the work, for cards go on at their own."""
+    return row if row.note else replace(row, predicted_here_us=one.predicted_us(found.pace(row.batch)))

@@ -31,6 +31,7 @@ class BenchRow:
     is_auto: bool = False  # the plan that grain auto returns
     survives: bool = False  # with copies of every part on another host
     note: str = ""  # why there are no figures
+    predicted_here_us: float | None = None  # at the pace of its run, where a network goes on at its own
 
     @property
     def median(self) -> float:
@@ -120,7 +121,7 @@ class Bench:
         """Return what a mini-batch of a row is predicted to take at the pace of this run; of the plain loop nothing."""
         if row.predicted_us is None or row.schedule == PLAIN:
             return None
-        return row.predicted_us * self.pace(row.batch)
+        return row.predicted_here_us or row.predicted_us * self.pace(row.batch)
 
     def threads_speed_up(self, row: BenchRow) -> float:
         """Return how many times as fast a row is as the plain loop on the most threads it ran on."""

@@ -6,7 +6,7 @@ Part p runs on device p, counted through the hosts in order. Rates are bytes per
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from hyperplace.errors import UsageError
@@ -103,6 +103,11 @@ class Cluster(Drawn):
         if here is there:
             return here.inside_latency_s + num_bytes / here.inside_rate
         return here.latency_s + num_bytes / min(here.out_rate, there.in_rate)
+
+    def at_pace(self, pace: float) -> "Cluster":
+        """Return the same hosts with devices that take so many times as long for their work; the network stays."""
+        slowed = (tuple(replace(d, speed=d.speed / pace) for d in host.devices) for host in self.hosts)
+        return Cluster(tuple(replace(host, devices=own) for host, own in zip(self.hosts, slowed, strict=True)))
 
     def host_rate(self, device: int) -> float | None:
         """Return the bytes per second between a device's memory and its host's; None where they are the same."""

@@ -11,10 +11,11 @@ from tiny import tiny
 
 from hyperplace import api
 from hyperplace.bench import BenchSettings, Card, HostSettings, bench_hosts, host_contender, hosts, netns
-from hyperplace.bench.contender import Planned
+from hyperplace.bench.contender import Planned, predicted_us
 from hyperplace.bench.cores import Seat
 from hyperplace.bench.jobs import GIVE, Entry, Job, Reply
 from hyperplace.errors import UsageError
+from hyperplace.runtime import RunSettings
 from hyperplace.values.bench import TOGETHER
 from hyperplace.values.cluster import Cluster, Device, Host
 from hyperplace.values.plan import AUTO
@@ -201,6 +202,19 @@ def test_the_pace_of_unequal_hosts_is_that_of_the_slowest() -> None:
     first, together = host_contender.plain_rows(PLAIN, 1000.0, (Seat(0, 1.0), Seat(1, 0.4)))
     assert (first.predicted_us, together.predicted_us) == (1000.0, pytest.approx(2500.0))
     assert host_contender.plain_rows(PLAIN, None, (Seat(0, 1.0),))[1].predicted_us is None
+
+
+def test_a_pace_is_that_of_the_work_and_not_of_the_network() -> None:
+    """A run whose loop took twice as long as its layers: what waits for a card takes no longer for it."""
+    graph = api.capture(tiny(), (torch.randn(4, 1, 8, 8),))
+    costs = api.profile(graph, costs="measured", batch=4)
+    plan = api.place_graph(graph, costs, replace(PLAIN, costs="measured").plan_settings("hybrid", "dataparallel", 2))
+    program = api.runnable(graph, plan, costs).program
+    slow, fast = (Cluster(tuple(Host(name, out_rate=rate, in_rate=rate) for name in "ab")) for rate in (1e4, 1e15))
+    for cluster, times in ((slow, 1.0), (fast, 2.0)):
+        flow = RunSettings(cluster=cluster)
+        once, twice = (predicted_us(program, flow, pace) for pace in (1.0, 2.0))
+        assert twice / once == pytest.approx(times, rel=0.05)
 
 
 @needs_hosts
