@@ -1,7 +1,10 @@
 """Receive buffers: used again, but never while anybody still sees what is in them."""
 
+from collections import deque
+
 import torch
 
+from hyperplace.runtime.transport import buffers as buffers_module
 from hyperplace.runtime.transport.buffers import Buffers
 
 
@@ -41,3 +44,17 @@ def test_sizes_of_nothing_and_of_one_number():
     assert buffers.take((), torch.float64).shape == ()
     assert buffers.take((0, 3), torch.float32).shape == (0, 3)
     assert buffers.take((2,), torch.bool).dtype == torch.bool
+
+
+def test_hundreds_of_one_size_are_looked_at_once_each(monkeypatch):
+    """What comes in order is forgotten in order: a message need not ask all the others' buffers."""
+    buffers, asked = Buffers(), []
+    count = buffers_module._num_references
+    monkeypatch.setattr(buffers_module, "_num_references", lambda one: asked.append(one) or count(one))
+    held = deque(buffers.take((256,), torch.float32) for _ in range(200))
+    asked.clear()
+    for _ in range(1000):
+        held.popleft()
+        held.append(buffers.take((256,), torch.float32))
+    assert len(asked) == 1000
+    assert len({one.data_ptr() for one in held}) == 200
