@@ -122,6 +122,31 @@ def test_what_is_written_to_in_between_is_moved_anew_and_strides_come_back():
     torch.testing.assert_close(got, (x.grad, weight.grad))
 
 
+def test_what_two_save_comes_back_once(monkeypatch):
+    """The way back is priced as the way there; ReLU and the next convolution save the same memory."""
+    net, back = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3)), []
+    real = offload._Memory.back
+    monkeypatch.setattr(offload._Memory, "back", lambda memory: back.append(found := real(memory)) or found)
+    with offloading(lambda: list(net.parameters())):
+        loss = net(torch.randn(2, 3, 8, 8)).sum()
+    loss.backward()
+    assert len(back) == 3
+    assert len({one._cdata for one in back}) == 2
+
+
+def test_numbers_from_python_are_computed_with_in_the_dtype_of_the_others():
+    """In a scalar's backward pass a number that came back as a float64 tensor made another last bit."""
+
+    def gradient(t):
+        (t.exp() * 0.1 / 3.0).backward()
+        return t.grad
+
+    for start in torch.linspace(-3, 3, 200):
+        plain = gradient(start.clone().requires_grad_())
+        with offloading(list):
+            assert torch.equal(gradient(start.clone().requires_grad_()), plain)
+
+
 def test_results_without_gradients_and_results_given_twice():
     x = torch.ones(3, requires_grad=True)
     y = x * 2
