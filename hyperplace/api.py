@@ -7,6 +7,9 @@ the program that runs it). Nothing below imports any of these.
 from pathlib import Path
 
 from hyperplace.allocator import keep_memory
+from hyperplace.by_time.bound import time_bound
+from hyperplace.by_time.search import TimePlan, methods, place_by_time, run_by_time, sweep
+from hyperplace.by_time.timing import FlowWish, forecast, outlook, probe
 from hyperplace.comparing import baselines, compare, grain_rows
 from hyperplace.compiling import (
     check_plan,
@@ -33,9 +36,6 @@ from hyperplace.steps.build import build
 from hyperplace.steps.emit import emit
 from hyperplace.steps.schedule import schedule
 from hyperplace.steps.simulate import averaged_epoch_s, dry_run, memory, predict, simulate
-from hyperplace.time_bound import time_bound
-from hyperplace.time_search import TimePlan, methods, place_by_time, run_by_time, sweep
-from hyperplace.timing import FlowWish, forecast, outlook, probe
 from hyperplace.values.comparison import METHOD_NAMES
 from hyperplace.values.plan import Plan
 from hyperplace.values.program import Program

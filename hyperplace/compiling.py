@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from hyperplace.runtime import Runnable, RunSettings, Survivor, Trainer
-    from hyperplace.runtime.door import Door
-    from hyperplace.runtime.meeting import Facts
-    from hyperplace.runtime.processes import Processes
+    from hyperplace.runtime.hosts.meeting import Facts
+    from hyperplace.runtime.hosts.processes import Processes
+    from hyperplace.runtime.hosts.world import World
+    from hyperplace.runtime.survival.door import Door
     from hyperplace.runtime.weights import AverageFactory, OptimizerFactory, SchedulerFactory
-    from hyperplace.runtime.world import World
 
 
 def lower(model: "nn.Module", plan: Plan, profile: Profile | None = None, *, sample: Any = None) -> Program:
@@ -149,9 +149,9 @@ def compile(
     ...     model.load_state_dict(trainer.state_dict())
     """
     from hyperplace.runtime import RunSettings, Survivor, Training
-    from hyperplace.runtime.meeting import check_size, check_survive, facts, met_world
-    from hyperplace.runtime.processes import Processes
-    from hyperplace.runtime.state import evaluated, named_tensors
+    from hyperplace.runtime.checkpoints.state import evaluated, named_tensors
+    from hyperplace.runtime.hosts.meeting import check_size, check_survive, facts, met_world
+    from hyperplace.runtime.hosts.processes import Processes
     from hyperplace.steps.capture.alone import alone
 
     check_survive(survive, plan.settings.k, parts_per_process, door=door, spare=spare)
@@ -206,7 +206,7 @@ def _trainer(
     **words: Any,
 ) -> "Trainer":
     from hyperplace.runtime import Trainer
-    from hyperplace.runtime.state import StateNames
+    from hyperplace.runtime.checkpoints.state import StateNames
     from hyperplace.steps.capture.alone import alone
 
     with alone():
@@ -220,7 +220,7 @@ Ready = Callable[[Plan], "tuple[Runnable, int]"]
 
 def _fewer(graph: Graph, plan: Plan, most_lost: int, processes: "Processes") -> list[Plan]:
     """Return plans, made now, for as many parts as may be left."""
-    from hyperplace.runtime.joining import shared_text
+    from hyperplace.runtime.hosts.joining import shared_text
 
     each = len(processes.parts)
     counts = [plan.settings.k - lost * each for lost in range(1, most_lost + 1)]
@@ -261,7 +261,7 @@ def _devices_of(devices: Sequence[str], members: Sequence[int], each: int) -> tu
 
 def _opened(door: int | None, plans: Sequence[Plan], given: "Facts") -> "Door | None":
     """Open the door of this process; of several on one host each has a port of its own."""
-    from hyperplace.runtime.door import Door
+    from hyperplace.runtime.survival.door import Door
 
     if door is None:
         return None
@@ -281,9 +281,9 @@ def _guest(
 ) -> "Survivor":
     """Return the trainer of a process that was let into a run, once it is."""
     from hyperplace.runtime import Survivor
-    from hyperplace.runtime.arrivals import differences as other_facts
-    from hyperplace.runtime.arrivals import entered
-    from hyperplace.runtime.door import Guest
+    from hyperplace.runtime.survival.arrivals import differences as other_facts
+    from hyperplace.runtime.survival.arrivals import entered
+    from hyperplace.runtime.survival.door import Guest
 
     guest = Guest(spare)
     plans = [heard_plan(text) for text in guest.welcome["plans"]]

@@ -7,8 +7,8 @@ counted again. With a cluster each is also simulated, run as is best for it.
 from collections.abc import Callable
 from dataclasses import replace
 
+from hyperplace.by_time.timing import FlowWish, forecast
 from hyperplace.errors import UsageError
-from hyperplace.timing import FlowWish, forecast
 from hyperplace.values.channels import Reads
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.derived import derived

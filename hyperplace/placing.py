@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from hyperplace.by_time.search import run_by_time
+from hyperplace.by_time.timing import FlowWish
 from hyperplace.planning import run
 from hyperplace.search import OnProgress, Watch
-from hyperplace.time_search import run_by_time
-from hyperplace.timing import FlowWish
 from hyperplace.values import drawn
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.pins import Pins

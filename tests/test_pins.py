@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 import hyperplace
-from hyperplace import api, search, time_search
+from hyperplace import api, search
+from hyperplace.by_time import search as time_search
 from hyperplace.errors import BalanceError, HyperplaceError, UsageError
 from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.search import fine

@@ -48,7 +48,7 @@ from hyperplace.files.timeline import timeline_text
 from hyperplace.models import load_model
 from hyperplace.processor import take_turns
 from hyperplace.runtime import Survivor, Trainer
-from hyperplace.runtime.probe import probe
+from hyperplace.runtime.hosts.probe import probe
 from hyperplace.training.learner import PlainLearner
 
 DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG

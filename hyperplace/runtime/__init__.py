@@ -1,6 +1,6 @@
 """What generated programs are made of, and what trains them: threads, messages, weights over time."""
 
-from hyperplace.runtime.checkpoint import load_checkpoint, save_checkpoint
+from hyperplace.runtime.checkpoints.checkpoint import load_checkpoint, save_checkpoint
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.main import main
 from hyperplace.runtime.operations import (
@@ -17,7 +17,7 @@ from hyperplace.runtime.operations import (
 )
 from hyperplace.runtime.run_settings import RunSettings, device_faults
 from hyperplace.runtime.runnable import Part, Runnable, program, runnable
-from hyperplace.runtime.survivor import Survivor
+from hyperplace.runtime.survival.survivor import Survivor
 from hyperplace.runtime.trainer import Trainer
 from hyperplace.runtime.weights import Training
 from hyperplace.values.call import Rows

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
+from hyperplace.runtime.checkpoints.saved import Saved
 from hyperplace.runtime.precision import Autocast
-from hyperplace.runtime.saved import Saved
 
 
 @dataclass(frozen=True)

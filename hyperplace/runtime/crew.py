@@ -13,6 +13,7 @@ from torch import Tensor
 from hyperplace.errors import HostLost, UsageError
 from hyperplace.runtime.clipping import SharedNorm
 from hyperplace.runtime.commands import Command
+from hyperplace.runtime.hosts.world import World
 from hyperplace.runtime.journal import Journal
 from hyperplace.runtime.options import Options
 from hyperplace.runtime.progress import Event, Fault, Lost, Progress
@@ -23,7 +24,6 @@ from hyperplace.runtime.runnable import Runnable
 from hyperplace.runtime.structure import filled
 from hyperplace.runtime.transport import Endpoint, Transport
 from hyperplace.runtime.weights import Training, Weights
-from hyperplace.runtime.world import World
 from hyperplace.values.loans import find_loans, updaters
 from hyperplace.values.program import Program
 from hyperplace.values.relief import chosen_text, recomputed

@@ -7,8 +7,8 @@ import json
 import time
 from contextlib import suppress
 
-from hyperplace.runtime.checkpoint import Trains
-from hyperplace.runtime.processes import GAUGES
+from hyperplace.runtime.checkpoints.checkpoint import Trains
+from hyperplace.runtime.hosts.processes import GAUGES
 from hyperplace.values.reading import Gauge
 
 

@@ -13,11 +13,11 @@ from hyperplace.allocator import keep_memory
 from hyperplace.errors import HyperplaceError
 from hyperplace.files.write import open_whole
 from hyperplace.processor import take_turns
-from hyperplace.runtime.joining import joined
-from hyperplace.runtime.meeting import met_world
+from hyperplace.runtime.checkpoints.state import read_state
+from hyperplace.runtime.hosts.joining import joined
+from hyperplace.runtime.hosts.meeting import met_world
 from hyperplace.runtime.run_settings import SCHEDULES, RunSettings
 from hyperplace.runtime.runnable import Runnable
-from hyperplace.runtime.state import read_state
 from hyperplace.runtime.trainer import Trainer
 from hyperplace.runtime.weights import Training
 from hyperplace.values.program import Program

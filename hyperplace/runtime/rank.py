@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import torch
 
+from hyperplace.runtime.checkpoints.saved import give_back
 from hyperplace.runtime.clipping import SharedNorm
 from hyperplace.runtime.commands import Command, Load, Predict, Tick, Update
 from hyperplace.runtime.journal import Journal
@@ -17,7 +18,6 @@ from hyperplace.runtime.passes import InFlight
 from hyperplace.runtime.progress import Event, Fault, Finished
 from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.runnable import Part
-from hyperplace.runtime.saved import give_back
 from hyperplace.runtime.segments import Segments
 from hyperplace.runtime.transport import Endpoint, Stopped
 from hyperplace.runtime.weights import Version, Weights

@@ -10,11 +10,14 @@ from torch import Tensor
 
 from hyperplace.errors import HostLost, TrainingError, UsageError
 from hyperplace.runtime.calls import Calls, one_at_a_time
+from hyperplace.runtime.checkpoints.saved import Saved
+from hyperplace.runtime.checkpoints.state import State, StateNames
 from hyperplace.runtime.commands import Batch, Command, Load, Predict, Tick, Update
 from hyperplace.runtime.crew import Crew, end_all, made_ranks, tell
 from hyperplace.runtime.criterion import check_loss
+from hyperplace.runtime.hosts.lookout import look_out
+from hyperplace.runtime.hosts.world import Alone, World
 from hyperplace.runtime.journal import timeline_of
-from hyperplace.runtime.lookout import look_out
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.micro_batches import micro_batches
 from hyperplace.runtime.optimizers import check_optimizers
@@ -23,13 +26,10 @@ from hyperplace.runtime.progress import Lost, Progress
 from hyperplace.runtime.rank import Rank
 from hyperplace.runtime.run_settings import RunSettings
 from hyperplace.runtime.runnable import Runnable
-from hyperplace.runtime.saved import Saved
-from hyperplace.runtime.state import State, StateNames
 from hyperplace.runtime.structure import checked, filled, rows_fed
 from hyperplace.runtime.transport import Stopped
 from hyperplace.runtime.transport.distributed import loss_part, made_transport
 from hyperplace.runtime.weights import Staleness, Training
-from hyperplace.runtime.world import Alone, World
 from hyperplace.steps.schedule import schedule
 from hyperplace.values.ranges import Range
 from hyperplace.values.schedule import Schedule

@@ -1,8 +1,8 @@
 """Train a planned model on a data set, epoch by epoch: progress, checkpoints, resuming, the plain loop beside it."""
 
-from hyperplace.runtime.door import plan_behind
-from hyperplace.runtime.joining import is_started, joined, shared_text
-from hyperplace.runtime.meeting import check_size
+from hyperplace.runtime.hosts.joining import is_started, joined, shared_text
+from hyperplace.runtime.hosts.meeting import check_size
+from hyperplace.runtime.survival.door import plan_behind
 from hyperplace.training.epoch import Snapshot
 from hyperplace.training.nodes import AverageWish, average_over_nodes
 from hyperplace.training.run import Outcome, train

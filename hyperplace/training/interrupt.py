@@ -8,7 +8,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from hyperplace.errors import TrainingError
-from hyperplace.runtime.world import World
+from hyperplace.runtime.hosts.world import World
 
 GRACE_S = 1.0  # for the mini-batches under way; what is left of five seconds is for the checkpoint
 AGREE_S = 3.0  # for all processes to hear of a signal, before the lookout takes it for a deadlock

@@ -12,9 +12,9 @@ from torch import nn
 
 from hyperplace import api
 from hyperplace.errors import FileError, TrainingError, UsageError
-from hyperplace.runtime.checkpoint import read_for, restore, save_checkpoint
+from hyperplace.runtime.checkpoints.checkpoint import read_for, restore, save_checkpoint
 from hyperplace.runtime.gauges import read_gauges
-from hyperplace.runtime.survivor import Survivor
+from hyperplace.runtime.survival.survivor import Survivor
 from hyperplace.training.epoch import Epoch, OnSnapshot, Progress, Snapshot
 from hyperplace.training.interrupt import Halt, Interrupt
 from hyperplace.training.learner import Judge
@@ -26,7 +26,7 @@ from hyperplace.values.plan import Plan
 from hyperplace.values.timeline import Timeline
 
 if TYPE_CHECKING:
-    from hyperplace.runtime.checkpoint import Trains
+    from hyperplace.runtime.checkpoints.checkpoint import Trains
 OnEpoch = Callable[[Snapshot, list[HistoryRow]], None]  # how it ended, and all rows so far
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import hyperplace
-from hyperplace.runtime.checkpoint import read_checkpoint
+from hyperplace.runtime.checkpoints.checkpoint import read_checkpoint
 
 TINY = ("--data", "synthetic", "--images", 64, "--batch", 16, "--partitioner", "incremental", "--threads", 1)
 FILES = {"plan.json", "checkpoint.pt", "history.csv", "history.md", "history.png"}

@@ -27,7 +27,7 @@ from program_cases import planned
 from hyperplace.compiling import runnable
 from hyperplace.models import ZOO, load_model
 from hyperplace.runtime import RunSettings, Trainer, Training
-from hyperplace.runtime.meeting import met_world
+from hyperplace.runtime.hosts.meeting import met_world
 from hyperplace.steps.capture import capture
 
 ROWS = 6

@@ -22,7 +22,7 @@ import scenes
 
 import hyperplace
 from hyperplace.errors import HyperplaceError
-from hyperplace.runtime.joining import joined
+from hyperplace.runtime.hosts.joining import joined
 
 PAUSE_S = 2.0
 ROOM_BYTES = 8192

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 import hyperplace
 from hyperplace.errors import HyperplaceError
-from hyperplace.runtime.joining import joined
+from hyperplace.runtime.hosts.joining import joined
 from hyperplace.steps.simulate import memory
 
 BEGIN = time.monotonic()

@@ -19,8 +19,8 @@ import scenes
 
 import hyperplace
 from hyperplace.errors import HyperplaceError, NotNeeded
-from hyperplace.runtime import door
-from hyperplace.runtime.joining import joined
+from hyperplace.runtime.hosts.joining import joined
+from hyperplace.runtime.survival import door
 
 NUM_TESTED = 512
 NOISE = 2.5

@@ -15,7 +15,7 @@ from ranks import HERE, LIMIT_S, free_port, lines, run, run_each, started, words
 
 import hyperplace
 from hyperplace.files.cluster import load_cluster
-from hyperplace.runtime.checkpoint import read_checkpoint
+from hyperplace.runtime.checkpoints.checkpoint import read_checkpoint
 
 sys.path.insert(0, str(HERE))
 import scenes

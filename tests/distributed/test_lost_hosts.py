@@ -11,10 +11,10 @@ import torch
 from ranks import LIMIT_S, free_port, lines, run, run_each, started
 
 from hyperplace.errors import HostLost, TrainingError
-from hyperplace.runtime import heartbeat
-from hyperplace.runtime.buddies import packed, unpacked
 from hyperplace.runtime.commands import Update
-from hyperplace.runtime.heartbeat import Heart
+from hyperplace.runtime.hosts import heartbeat
+from hyperplace.runtime.hosts.heartbeat import Heart
+from hyperplace.runtime.survival.buddies import packed, unpacked
 from hyperplace.runtime.transport import Stopped
 from hyperplace.runtime.transport.distributed import Network
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hyperplace.runtime import RunSettings, Trainer, Training
-from hyperplace.runtime.hops import FILTERS, ROWS, chain
+from hyperplace.runtime.hosts.hops import FILTERS, ROWS, chain
 
 
 @pytest.mark.parametrize(("num_parts", "laps"), [(2, 1), (3, 4)])

@@ -36,7 +36,7 @@ import torch
 from hyperplace import planning
 from hyperplace.bench.netns import Card, NoHosts, hosts, on_loopback
 from hyperplace.errors import FileError
-from hyperplace.runtime.checkpoint import read_checkpoint
+from hyperplace.runtime.checkpoints.checkpoint import read_checkpoint
 
 PLANS = ("coarse:horizontal", "fine:random", "hybrid:horizontal", "hybrid:dataparallel", "hybrid:random")
 KINDS = ("kill", "stop", "exception", "pause", "disk")

@@ -35,7 +35,7 @@ from hyperplace.files.vector import parse_vector, vector_text
 from hyperplace.files.write import read_text
 from hyperplace.planning import checked_profile
 from hyperplace.runtime import RunSettings, Trainer, Training, load_checkpoint, runnable, save_checkpoint
-from hyperplace.runtime.state import read_state
+from hyperplace.runtime.checkpoints.state import read_state
 from hyperplace.steps.build import build
 from hyperplace.steps.emit import emit
 from hyperplace.steps.profile.work import count_flops

@@ -17,9 +17,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from hyperplace import api, time_search
+from hyperplace import api
+from hyperplace.by_time import search as time_search
+from hyperplace.by_time.candidates import any_imbalance
 from hyperplace.steps.place import place
-from hyperplace.time_candidates import any_imbalance
 from hyperplace.values.cluster import Cluster, Device, Host
 from hyperplace.values.layout import layout_of
 from hyperplace.values.partition import Partition

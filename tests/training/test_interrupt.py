@@ -7,7 +7,7 @@ import time
 import pytest
 
 from hyperplace.errors import TrainingError
-from hyperplace.runtime.world import Alone
+from hyperplace.runtime.hosts.world import Alone
 from hyperplace.training.interrupt import SIGNALS, Halt, Interrupt
 
 

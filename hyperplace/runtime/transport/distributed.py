@@ -23,8 +23,9 @@ import torch
 from torch import Tensor
 
 from hyperplace.runtime.commands import Batch, Command, Predict, Tick, Update
-from hyperplace.runtime.patience import patiently
-from hyperplace.runtime.processes import PATIENCE_S, Processes
+from hyperplace.runtime.hosts.patience import patiently
+from hyperplace.runtime.hosts.processes import PATIENCE_S, Processes
+from hyperplace.runtime.hosts.world import World
 from hyperplace.runtime.transport import (
     BACKWARD,
     FORWARD,
@@ -39,7 +40,6 @@ from hyperplace.runtime.transport import (
 )
 from hyperplace.runtime.transport.buffers import Buffers
 from hyperplace.runtime.transport.threads import Threads
-from hyperplace.runtime.world import World
 from hyperplace.values.loans import Loan, find_loans, updaters
 from hyperplace.values.program import ITEM_BYTES, Message, Output, Program
 

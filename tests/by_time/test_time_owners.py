@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from hyperplace import api
+from hyperplace.by_time.owners import other_owners
 from hyperplace.errors import HyperplaceError
 from hyperplace.files.plan import parse_plan, plan_text
 from hyperplace.steps.place import reowned
-from hyperplace.time_owners import other_owners
 from hyperplace.values.cluster import Cluster, Device, Host
 from hyperplace.values.plan import Settings
 

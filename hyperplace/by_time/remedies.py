@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from hyperplace.timing import FlowWish, forecast
+from hyperplace.by_time.timing import FlowWish, forecast
 from hyperplace.values.bench import ASYNC, SYNC
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.graph import Graph
 from hyperplace.values.plan import Plan
 from hyperplace.values.profile import Profile
-from hyperplace.values.relief import AUTO, NONE
+from hyperplace.values.relief import AUTO, NONE, OFFLOAD, RECOMPUTE
 
 MORE_PARTS = (1.25, 1.5, 2, 3, 4, 8)  # times as many
 
@@ -51,11 +51,13 @@ def _changes(
     if flow.offload == NONE:
         yield _Change("offloading activations (--offload auto)", replace(free, offload=AUTO), cluster, plans)
     free = replace(free, recompute=AUTO, offload=AUTO)
+    freed = " and ".join(f"--{way} auto" for way in (RECOMPUTE, OFFLOAD) if getattr(flow, way) != AUTO)
+    along = f", with {freed}," if freed else ""
     if flow.schedule == ASYNC:
-        yield _Change("sync instead of async", replace(free, schedule=SYNC), cluster, plans)
+        yield _Change(f"sync instead of async{along}", replace(free, schedule=SYNC), cluster, plans)
     k = plans[0].settings.k
     for number in dict.fromkeys(max(k + 1, round(times * k)) for times in MORE_PARTS):
-        words = f"{number} parts instead of {k}, on devices like those of {cluster.hosts[-1].name},"
+        words = f"{number} parts instead of {k}, on devices like those of {cluster.hosts[-1].name}{along or ','}"
         yield _Change(words, free, _grown(cluster, number), plans_on(number))
 
 

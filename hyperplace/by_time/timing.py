@@ -6,9 +6,9 @@ Plan + Cluster -> lower -> schedule -> simulate -> Forecast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from hyperplace.by_time.fitting import Prices, fitted
 from hyperplace.compiling import micro_batches_for
 from hyperplace.errors import UsageError
-from hyperplace.fitting import Prices, fitted
 from hyperplace.steps.lower import lower
 from hyperplace.steps.schedule import schedule
 from hyperplace.steps.simulate import memory, predict
@@ -258,8 +258,8 @@ def _lack_text(cluster: Cluster, part: int, num_bytes: int) -> str:
 
 def probe(seconds: float = 5.0) -> Cluster | None:
     """Return what the processes that torchrun has started are on, or this one; only the first of them gets it."""
-    from hyperplace.runtime.joining import joined
-    from hyperplace.runtime.probe import probe as step
+    from hyperplace.runtime.hosts.joining import joined
+    from hyperplace.runtime.hosts.probe import probe as step
 
     with joined() as number:
         found = step(seconds)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hyperplace.runtime.buddies import Cut
 from hyperplace.runtime.losses import Loss
+from hyperplace.runtime.survival.buddies import Cut
 from hyperplace.runtime.trainer import Trainer
 
 

@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from hyperplace import api, time_search
+from hyperplace import api
+from hyperplace.by_time import search as time_search
+from hyperplace.by_time.stages import _cards, staged_layouts
+from hyperplace.by_time.swaps import swapped
 from hyperplace.planning import Clock, placed
-from hyperplace.time_stages import _cards, staged_layouts
-from hyperplace.time_swaps import swapped
 from hyperplace.values.cluster import Cluster, Device, Host, parse_cluster
 from hyperplace.values.plan import Settings
 

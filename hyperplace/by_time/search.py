@@ -1,9 +1,9 @@
 """The plan that takes least time on a cluster: Graph + Profile + Cluster -> Forecasts, the fastest first.
 
 Searches know bytes and work; which of the two a cluster waits for only a simulation can tell. So it judges candidates
-of all kinds (time_candidates.py), and placements by rows at first and by filters after, with the border where that is
-fastest, for they lose least to waiting. The best is then changed, by parts that change devices (time_swaps.py) or by a
-layer or a piece of one at a time (time_moves.py), as long as that makes it faster; where there are few placements, all
+of all kinds (candidates.py), and placements by rows at first and by filters after, with the border where that is
+fastest, for they lose least to waiting. The best is then changed, by parts that change devices (swaps.py) or by a
+layer or a piece of one at a time (moves.py), as long as that makes it faster; where there are few placements, all
 of them are tried.
 """
 
@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hyperplace.errors import BalanceError
-from hyperplace.planning import OnLayer, Placement, checked_profile, graph_for, profile
-from hyperplace.remedies import smallest_change
-from hyperplace.search import UNWATCHED, OnProgress, Watch
-from hyperplace.steps.build import build
-from hyperplace.steps.place import place
-from hyperplace.time_candidates import (
+from hyperplace.by_time.candidates import (
     GRAINS,
     any_imbalance,
     made_candidates,
@@ -32,10 +26,16 @@ from hyperplace.time_candidates import (
     settled,
     simple_plans,
 )
-from hyperplace.time_moves import ROWS_FIRST, Splits, neighbours
-from hyperplace.time_owners import other_owners
-from hyperplace.time_swaps import swapped
-from hyperplace.timing import FlowWish, forecast, held_back
+from hyperplace.by_time.moves import ROWS_FIRST, Splits, neighbours
+from hyperplace.by_time.owners import other_owners
+from hyperplace.by_time.remedies import smallest_change
+from hyperplace.by_time.swaps import swapped
+from hyperplace.by_time.timing import FlowWish, forecast, held_back
+from hyperplace.errors import BalanceError
+from hyperplace.planning import OnLayer, Placement, checked_profile, graph_for, profile
+from hyperplace.search import UNWATCHED, OnProgress, Watch
+from hyperplace.steps.build import build
+from hyperplace.steps.place import place
 from hyperplace.values.arrays import Ints
 from hyperplace.values.cluster import Cluster, Host, parse_rate
 from hyperplace.values.forecast import Forecast

@@ -12,10 +12,17 @@ from typing import Any
 
 from hyperplace.errors import FileError, HyperplaceError
 from hyperplace.files.write import open_whole
-from hyperplace.runtime.saved import Saved, as_saved, check_saved
-from hyperplace.runtime.shards import merged, raise_everywhere, read_shards, shard_of, together, write_shards
-from hyperplace.runtime.survivor import Survivor
-from hyperplace.runtime.tensor_file import is_marked, read_tensors, write_tensors
+from hyperplace.runtime.checkpoints.saved import Saved, as_saved, check_saved
+from hyperplace.runtime.checkpoints.shards import (
+    merged,
+    raise_everywhere,
+    read_shards,
+    shard_of,
+    together,
+    write_shards,
+)
+from hyperplace.runtime.checkpoints.tensor_file import is_marked, read_tensors, write_tensors
+from hyperplace.runtime.survival.survivor import Survivor
 from hyperplace.runtime.trainer import Trainer
 
 KIND, VERSION = "checkpoint", 1

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from hyperplace.errors import FileError, ModelError, UsageError
+from hyperplace.runtime.checkpoints.tensor_file import read_tensors
 from hyperplace.runtime.pieces import put_back
-from hyperplace.runtime.tensor_file import read_tensors
 from hyperplace.values.program import Piece, Program
 
 

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from hyperplace import api
+from hyperplace.by_time.moves import Splits, neighbours
 from hyperplace.planning import Clock, placed
-from hyperplace.time_moves import Splits, neighbours
 from hyperplace.values.cluster import parse_cluster
 from hyperplace.values.plan import Settings
 

@@ -11,10 +11,10 @@ from math import ceil
 
 import numpy as np
 
+from hyperplace.by_time.stages import staged_layouts
 from hyperplace.errors import BalanceError, PartitionerError, UsageError
 from hyperplace.planning import Clock, Placement, placed
 from hyperplace.search import Watch, search
-from hyperplace.time_stages import staged_layouts
 from hyperplace.values.capacities import Capacities
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.graph import Graph

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional
 
-from hyperplace.runtime.hops import measured_hop
+from hyperplace.runtime.hosts.hops import measured_hop
 from hyperplace.values.cluster import Cluster, Device, Host
 
 PINGS, ROUNDS = 50, 8
@@ -157,18 +157,28 @@ def _exchange(tensor: Tensor, peer: int, *, is_first: bool) -> None:
 
 def _road(source: int, target: int, seconds: float) -> _Road:
     """Return what bytes from one process to another take, with as many as take about the time given in all rounds."""
-    other, num_bytes = max(source, target), FIRST_BYTES
-    took = _between(other, lambda peer: _sent(num_bytes, peer, sends=dist.get_rank() == source)[0])
-    num_bytes = int(min(max(num_bytes * seconds / ROUNDS / max(took, 1e-6), FIRST_BYTES), MOST_BYTES))
+    other = max(source, target)
+    took = _between(other, lambda peer: _sent(FIRST_BYTES, peer, sends=dist.get_rank() == source)[0])
+    rounds, num_bytes = _rounds_and_bytes(took, seconds)
     own: list[tuple[float, float]] = []
 
     def measure(peer: int) -> float:
-        own.append(_sent(num_bytes, peer, sends=dist.get_rank() == source, rounds=ROUNDS))
+        own.append(_sent(num_bytes, peer, sends=dist.get_rank() == source, rounds=rounds))
         return own[-1][0]
 
     took = _between(other, measure)
     busy = [float(facts["busy"]) for facts in _told({"busy": own[-1][1] if own else 0.0})]  # type: ignore[arg-type]
     return _Road(max(num_bytes / took, LEAST_RATE), busy[source] / num_bytes, busy[target] / num_bytes)
+
+
+def _rounds_and_bytes(took: float, seconds: float) -> tuple[int, int]:
+    """Return how often to send how many bytes in the time given, where the first ones took so long.
+
+    A slow network has time for fewer rounds: each is at least as long as that first one.
+    """
+    took = max(took, 1e-6)
+    rounds = max(1, min(ROUNDS, int(seconds / took)))
+    return rounds, int(min(max(FIRST_BYTES * seconds / rounds / took, FIRST_BYTES), MOST_BYTES))
 
 
 def _sent(num_bytes: int, peer: int, *, sends: bool, rounds: int = 1) -> tuple[float, float]:

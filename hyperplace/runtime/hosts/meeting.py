@@ -11,11 +11,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from hyperplace.errors import TrainingError, UsageError
-from hyperplace.runtime.joining import own_heart
-from hyperplace.runtime.processes import Processes, default_store
+from hyperplace.runtime.hosts.joining import own_heart
+from hyperplace.runtime.hosts.processes import Processes, default_store
+from hyperplace.runtime.hosts.world import Alone, World
 from hyperplace.runtime.run_settings import RunSettings
 from hyperplace.runtime.weights import Training
-from hyperplace.runtime.world import Alone, World
 from hyperplace.values.arguments import count_faults
 from hyperplace.values.program import Program
 

@@ -9,8 +9,8 @@ from test_timing import chain, problem
 from torch import nn
 
 from hyperplace import api
+from hyperplace.by_time.fitting import fitted
 from hyperplace.errors import BalanceError
-from hyperplace.fitting import fitted
 from hyperplace.steps.place import place
 from hyperplace.values.cluster import Cluster, Device, Host
 from hyperplace.values.layout import layout_of

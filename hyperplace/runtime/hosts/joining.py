@@ -17,9 +17,9 @@ from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 from torch.distributed.rendezvous import rendezvous
 
 from hyperplace.errors import HostLost, HyperplaceError, TrainingError
-from hyperplace.runtime.addresses import INTERFACE, MASTER
-from hyperplace.runtime.heartbeat import END, LOST, Heart
-from hyperplace.runtime.processes import ABORT, NEVER, POLL_S, default_store
+from hyperplace.runtime.hosts.addresses import INTERFACE, MASTER
+from hyperplace.runtime.hosts.heartbeat import END, LOST, Heart
+from hyperplace.runtime.hosts.processes import ABORT, NEVER, POLL_S, default_store
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 STORE_S = timedelta(seconds=60)  # to reach the host that has the store

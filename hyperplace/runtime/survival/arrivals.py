@@ -19,11 +19,11 @@ from typing import Any
 from torch._C._distributed_c10d import Store, TCPStore
 
 from hyperplace.errors import TrainingError
-from hyperplace.runtime.door import Door, Guest
-from hyperplace.runtime.heartbeat import END, Heart
-from hyperplace.runtime.processes import POLL_S, Processes
-from hyperplace.runtime.saved import Saved, as_saved
-from hyperplace.runtime.shards import merged, shard_of
+from hyperplace.runtime.checkpoints.saved import Saved, as_saved
+from hyperplace.runtime.checkpoints.shards import merged, shard_of
+from hyperplace.runtime.hosts.heartbeat import END, Heart
+from hyperplace.runtime.hosts.processes import POLL_S, Processes
+from hyperplace.runtime.survival.door import Door, Guest
 from hyperplace.runtime.trainer import Trainer
 
 MEET_S = timedelta(seconds=20)  # to reach the store of those who are left

@@ -5,11 +5,11 @@ between, nothing will ever come: they were given different rows, or make differe
 """
 
 from hyperplace.errors import TrainingError
-from hyperplace.runtime.processes import Processes
+from hyperplace.runtime.hosts.processes import Processes
+from hyperplace.runtime.hosts.world import World
 from hyperplace.runtime.progress import Fault, Progress
 from hyperplace.runtime.transport import Transport
 from hyperplace.runtime.transport.distributed import Network
-from hyperplace.runtime.world import World
 
 LOOKS = 10  # in a row that find everybody waiting for the same
 

@@ -22,8 +22,8 @@ from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, Store
 
 from hyperplace.errors import TrainingError
-from hyperplace.runtime.heartbeat import END, Heart
-from hyperplace.runtime.patience import patiently
+from hyperplace.runtime.hosts.heartbeat import END, Heart
+from hyperplace.runtime.hosts.patience import patiently
 
 ABORT = "abort"  # the store's key for why a run did not begin
 MOST_ENDS = 8  # of trainers that are still said

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from hyperplace import api
+from hyperplace.by_time.candidates import any_imbalance
 from hyperplace.steps.place import place
-from hyperplace.time_candidates import any_imbalance
 from hyperplace.values.cluster import Cluster, Device, Host
 from hyperplace.values.layout import layout_of
 from hyperplace.values.partition import Partition

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hyperplace.by_time.timing import LEAST_ROWS, FlowWish
 from hyperplace.steps.build import build_hybrid_runs
 from hyperplace.steps.symmetric.time_program import ALL_WORK, Load, Room, TimeProgram
-from hyperplace.timing import LEAST_ROWS, FlowWish
 from hyperplace.values.bench import SYNC
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.graph import Graph, Layer, Rule

@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from hyperplace import api, time_search, timing
+from hyperplace import api
+from hyperplace.by_time import search as time_search
+from hyperplace.by_time import timing
 from hyperplace.errors import BalanceError, UsageError
 from hyperplace.replanning import corrected
 from hyperplace.steps.place import place

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from hyperplace.errors import HostLost, TrainingError
-from hyperplace.runtime.addresses import MASTER, family, is_local, own_address
-from hyperplace.runtime.patience import LOOK_S, patiently
+from hyperplace.runtime.hosts.addresses import MASTER, family, is_local, own_address
+from hyperplace.runtime.hosts.patience import LOOK_S, patiently
 
 BEAT_S = 0.25
 DEAD_S = 3.0  # of silence while a model is trained

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from hyperplace.errors import FileError, HyperplaceError, TrainingError
 from hyperplace.files.write import open_whole, read_text, write_text
+from hyperplace.runtime.checkpoints.state import State, is_covered
+from hyperplace.runtime.checkpoints.tensor_file import is_marked, read_tensors, write_tensors
+from hyperplace.runtime.hosts.world import World
 from hyperplace.runtime.pieces import put_back
 from hyperplace.runtime.rank import Rank
-from hyperplace.runtime.state import State, is_covered
-from hyperplace.runtime.tensor_file import is_marked, read_tensors, write_tensors
 from hyperplace.runtime.trainer import Trainer
 from hyperplace.runtime.trial import settings_of
-from hyperplace.runtime.world import World
 from hyperplace.values.program import Piece
 
 INDEX, KIND, SHARD, VERSION = "checkpoint.json", "sharded checkpoint", "checkpoint shard", 1

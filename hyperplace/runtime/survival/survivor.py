@@ -16,15 +16,15 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from hyperplace.errors import HostLost, TrainingError
-from hyperplace.runtime.arrivals import Arrived, Choice, admitted, choose, content_of, met, say_swapped, taken
-from hyperplace.runtime.buddies import Buddies, Cut
-from hyperplace.runtime.door import Door
-from hyperplace.runtime.log import Call, LaterLoss, Log
+from hyperplace.runtime.checkpoints.saved import Saved, as_saved
+from hyperplace.runtime.checkpoints.shards import merged
+from hyperplace.runtime.hosts.processes import Processes
 from hyperplace.runtime.losses import Loss
 from hyperplace.runtime.precision import autocasts, within
-from hyperplace.runtime.processes import Processes
-from hyperplace.runtime.saved import Saved, as_saved
-from hyperplace.runtime.shards import merged
+from hyperplace.runtime.survival.arrivals import Arrived, Choice, admitted, choose, content_of, met, say_swapped, taken
+from hyperplace.runtime.survival.buddies import Buddies, Cut
+from hyperplace.runtime.survival.door import Door
+from hyperplace.runtime.survival.log import Call, LaterLoss, Log
 from hyperplace.runtime.trainer import Trainer
 from hyperplace.values.ranges import Range
 

@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hyperplace.runtime.processes import Processes
+from hyperplace.runtime.checkpoints.shards import Shard, shard_of_rank
+from hyperplace.runtime.hosts.processes import Processes
 from hyperplace.runtime.rank import Rank
-from hyperplace.runtime.shards import Shard, shard_of_rank
 from hyperplace.runtime.transport import Stopped
 
 MOST_KEPT = 3  # cuts of a process that are not whole everywhere; then its parts wait
