@@ -12,7 +12,7 @@ from hyperplace.values.bench import ASYNC, SYNC
 from hyperplace.values.relief import AUTO, chosen_text
 
 from . import options
-from .folder import check_folder, page_of
+from .folder import check_folder, write_document
 from .planned import Subject, find_planned, parsed_shapes
 from .terminal import progress, say
 
@@ -129,20 +129,19 @@ def _show(
 
     from hyperplace.files.timeline import trace_text
     from hyperplace.files.write import write_text
-    from hyperplace.report import csv_text, forecast_document, show
+    from hyperplace.report import forecast_document, show
 
     document = forecast_document(found, place, bound, survive_every)
+    files: tuple[str, ...] = ()
     if out:
-        write_text(out / "simulation.csv", csv_text(document))
+        files = (*write_document(out, "simulation", document, html=html), "trace.json")
         write_text(out / "trace.json", trace_text(found[0].prediction.timeline))
-        if html:
-            write_text(out / "simulation.html", page_of(document, "simulation"))
     if is_json:
         print(json_text.dumps(_summary(found, place, bound) | survive_figures(found[0], place, survive_every)))
         return
     show(document, Console(highlight=False))
     if out:
-        say(f"written to {out}/: simulation.csv, trace.json{', simulation.html' * html}")
+        say(f"written to {out}/: {', '.join(files)}")
 
 
 def _summary(found: "Sequence[Forecast]", place: "Cluster", bound: "TimeBound | None") -> dict[str, Any]:
@@ -189,17 +188,13 @@ def _row(one: "Forecast") -> dict[str, Any]:
 def _show_sweep(rows: "Sequence[tuple[int, str, Forecast]]", out: Path | None, *, is_json: bool, html: bool) -> None:
     from rich.console import Console
 
-    from hyperplace.files.write import write_text
-    from hyperplace.report import Document, Section, csv_text, show, sweep_table
+    from hyperplace.report import show, sweep_document
 
+    document = sweep_document(rows)
+    files = write_document(out, "sweep", document, html=html) if out else ()
     if is_json:
         print(json_text.dumps({"rows": [{"hosts": n, "bandwidth": rate, **_row(one)} for n, rate, one in rows]}))
         return
-    table = sweep_table(rows)
-    document = Document((), (Section((table,), "speed-up over one device"),), table)
     show(document, Console(highlight=False))
     if out:
-        write_text(out / "sweep.csv", csv_text(document))
-        if html:
-            write_text(out / "sweep.html", page_of(document, "sweep"))
-        say(f"written to {out}/: sweep.csv{', sweep.html' * html}")
+        say(f"written to {out}/: {', '.join(files)}")

@@ -14,12 +14,13 @@ from hyperplace import api
 from hyperplace.errors import BalanceError, PartitionerError, UsageError
 from hyperplace.runtime import Runnable, RunSettings, Trainer, Training
 from hyperplace.training.learner import Learner, PlainLearner, intra_op_threads
-from hyperplace.values.bench import ASYNC, PLAIN, SYNC, TOGETHER, BenchRow
+from hyperplace.values.bench import ASYNC, PLAIN, SYNC, TOGETHER, BenchRow, Paces
 from hyperplace.values.cluster import Cluster, Device
 from hyperplace.values.cluster import Host as ClusterHost
 from hyperplace.values.graph import Graph
 from hyperplace.values.methods import COARSE, DATA_PARALLEL, FINE, HYBRID, INCREMENTAL, LAYERWISE, PER_SHARD, Kind
 from hyperplace.values.plan import Plan, Settings
+from hyperplace.values.prediction import Prediction
 from hyperplace.values.profile import Profile
 from hyperplace.values.program import Program
 
@@ -192,20 +193,27 @@ def _planned(graph: Graph, costs: Profile, name: str, wanted: Settings, settings
     return Planned(name, wanted.k, plan, api.runnable(graph, plan, costs), api.micro_batches_for(graph, plan))
 
 
-def predicted_us(program: Program, flow: RunSettings, pace: float = 1.0) -> float | None:
+def predicted_us(program: Program, flow: RunSettings, paces: Paces | None = None) -> float | None:
     """Return how long a mini-batch takes in a simulation, on the cluster or on threads that send at no cost.
 
-    All work takes `pace` times as long as in the profile, and messages what they take; the order is that of the run.
-    Async: from one to the next, once the pipe is full. Sync: all its micro-batches, each with its share of the work,
-    and the update.
+    Work takes as many times as long as in the profile as the paces say, and messages what they take; the order is that
+    of the run. Async: from one to the next, once the pipe is full. Sync: all its micro-batches, each with its share of
+    the work, and the update.
     """
     if program.unit != "us":
         return None
+    paces = paces or Paces()
     is_sync, cluster = flow.schedule == SYNC, flow.cluster
     order = api.schedule(program, flow.in_flight, is_sync=is_sync, cluster=cluster)
     here = cluster or Cluster((ClusterHost("here", (Device(),) * len(program.parts)),))
-    here = here.at_pace(pace)
-    return 1e6 * api.predict(program, order, here, micro_batches=flow.micro_batches if is_sync else None).seconds
+
+    def at_pace(pace: float) -> Prediction:
+        return api.predict(program, order, here.at_pace(pace), micro_batches=flow.micro_batches if is_sync else None)
+
+    found = at_pace(paces.together)
+    if paces.alone != paces.together:
+        found = at_pace(paces.at(found.timeline.crowding))
+    return 1e6 * found.seconds
 
 
 def sgd(parameters: Any) -> torch.optim.Optimizer:

@@ -27,7 +27,7 @@ from hyperplace.bench.outside import stage_cuts
 from hyperplace.errors import UsageError
 from hyperplace.files.cluster import cluster_text
 from hyperplace.models import LoadedModel
-from hyperplace.values.bench import ASYNC, SYNC, BenchRow
+from hyperplace.values.bench import ASYNC, SYNC, BenchRow, Paces
 from hyperplace.values.cluster import Cluster, Device
 from hyperplace.values.forecast import Forecast
 from hyperplace.values.graph import Graph
@@ -97,7 +97,7 @@ class HostContender:
     idle: list[float] = field(default_factory=list)
     wire_bytes: list[float] = field(default_factory=list)
     timeline: Timeline | None = None
-    predicted_us: Callable[[float], float | None] = lambda pace: None  # of a mini-batch, at a pace
+    predicted_us: Callable[[Paces], float | None] = lambda paces: None  # of a mini-batch, at the paces of a run
 
     @property
     def name(self) -> str:
@@ -260,11 +260,11 @@ def _surviving(plain: HostContender, best: Forecast, cluster: Cluster, every: in
     """Return the same plan with a copy of every part on another host after so many updates."""
     more = 1 + survive_cost(best, cluster, every).share
 
-    def predicted_us(pace: float) -> float | None:
-        us = plain.predicted_us(pace)
+    def predicted_us(paces: Paces) -> float | None:
+        us = plain.predicted_us(paces)
         return us and us * more
 
-    row = replace(plain.row, method=f"{plain.row.method}, survive", survives=True, predicted_us=predicted_us(1.0))
+    row = replace(plain.row, method=f"{plain.row.method}, survive", survives=True, predicted_us=predicted_us(Paces()))
     return HostContender(row, replace(plain.entry, survive_every=every), predicted_us=predicted_us)
 
 

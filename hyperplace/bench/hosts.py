@@ -188,4 +188,4 @@ def _measured(loaded: LoadedModel, everyone: list[HostContender], settings: Host
 
 def _at_pace(row: BenchRow, one: HostContender, found: Bench) -> BenchRow:
     """Return a row with its prediction at the pace of the run: that of the work, for cards go on at their own."""
-    return row if row.note else replace(row, predicted_here_us=one.predicted_us(found.pace(row.batch)))
+    return row if row.note else replace(row, predicted_here_us=one.predicted_us(found.paces(row.batch)))

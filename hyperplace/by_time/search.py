@@ -326,20 +326,27 @@ def sweep(
 ) -> list[tuple[int, str, Forecast]]:
     """Return what every method takes on so many hosts like the cluster's first, with so much bandwidth.
 
-    The plan for least time is the fastest of all, each method's as it would be run best.
+    Half of the time is for the methods' plans, the other half for the plans for least time; of these the fastest of all
+    is taken where the search for it had too little of it.
     """
+    watch, numbers = Watch(on_progress=on_progress, on_left_out=lambda what: None), values["hosts"]
+    for_plans = replace(watch, time_limit_s=time_limit_s / 2 / len(METHODS) / len(numbers))
+    for_time = replace(watch, time_limit_s=time_limit_s / 2 / len(flows) / len(numbers) / len(values["bandwidth"]))
     found = []
-    for hosts in map(int, values["hosts"]):
+    for hosts in map(int, numbers):
         k = hosts * len(cluster.hosts[0].devices)
         own = replace(settings, k=k, hosts=hosts_of(_like(cluster.hosts[0], hosts, 1.0), k))
         on_progress(f"{hosts} hosts")
-        plans = list(_method_plans(graph, costs, own, Watch(time_limit_s / len(METHODS), on_progress=on_progress)))
+        plans = list(_method_plans(graph, costs, own, for_plans))
         for rate in values["bandwidth"]:
             there = _like(cluster.hosts[0], hosts, parse_rate(rate))
             for flow in flows:
                 some = [forecast(graph, costs, plan, there, flow, name) for name, plan in plans]
+                if k > 1:
+                    on_progress(f"{hosts} hosts at {rate}, {BY_TIME}")
+                    some.append(place_by_time(graph, costs, own, there, flow, for_time).best)
                 best = replace(min(some, key=lambda one: one.rank), name=BY_TIME)
-                found += [(hosts, rate, one) for one in (*some, best)]
+                found += [(hosts, rate, one) for one in (*some[: len(plans)], best)]
     return found
 
 

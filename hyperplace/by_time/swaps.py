@@ -5,12 +5,13 @@ change nothing and are left out.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
 from hyperplace.values.arrays import Ints
-from hyperplace.values.cluster import Cluster
+from hyperplace.values.cluster import Cluster, Host
 
 MOST_SWAPS = 40  # of two parts, at a time: each is simulated
 
@@ -47,6 +48,6 @@ def _is_alike(cluster: Cluster, one: int, other: int) -> bool:
     return is_alone and _card(cluster, here) == _card(cluster, there)
 
 
-def _card(cluster: Cluster, host: int) -> tuple[float, ...]:
-    own = cluster.hosts[host]
-    return own.out_rate, own.in_rate, own.latency_s, own.send_s_per_byte, own.receive_s_per_byte, own.message_s
+def _card(cluster: Cluster, host: int) -> Host:
+    """Return a host as if it had another's name and devices."""
+    return replace(cluster.hosts[host], name="", devices=())

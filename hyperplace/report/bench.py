@@ -127,6 +127,11 @@ def conditions(bench: Bench) -> str:
     )
 
 
+def _paces_text(bench: Bench, batch: int) -> str:
+    paces = bench.paces(batch)
+    return f"{paces.alone:.2f}" + (f" ({paces.together:.2f} on all hosts at once)" if bench.network else "")
+
+
 def bench_notes(bench: Bench) -> list[str]:
     """Explain the columns where the table does not, and name what could not be measured."""
     widest = median(row.spread for row in bench.rows if row.images_per_s)
@@ -136,10 +141,10 @@ def bench_notes(bench: Bench) -> list[str]:
     ]
     if _has_predictions(bench):
         network = "with the network as it was probed" if bench.network else "if messages took no time"
-        paces = " and ".join(f"{bench.pace(batch):.2f}" for batch in bench.batches)
+        paces = " and ".join(_paces_text(bench, batch) for batch in bench.batches)
         notes.append(
             f"predicted ms: a mini-batch in a simulation of measured layers, {network}, at the pace of this run: the "
-            f"plain loop{' on all hosts at once' * bool(bench.network)} took {paces} times as long as its layers alone"
+            f"plain loop took {paces} times as long as its layers alone"
         )
     if any(row.idle is not None for row in bench.rows):
         notes.append("idle: share of the hosts' processor time that nobody used, whatever the processes waited for")

@@ -28,7 +28,7 @@ def forecast_document(
     return Document(
         tuple(head),
         (
-            Section((table, *notes(_notes()))),
+            Section((table, *notes(_notes(cluster)))),
             Section(
                 (busy_table(best), *_relieved(best), *_survived(best, cluster, survive_every)),
                 f"{best.name}, {best.schedule}: {best.binds}",
@@ -112,27 +112,14 @@ def _survived(one: Forecast, cluster: Cluster, every: int | None) -> tuple[Text,
     )
 
 
-def sweep_table(rows: Sequence[tuple[int, str, Forecast]]) -> Table:
-    """Return the speed-up of every method for every number of hosts and bandwidth."""
-    methods = list(dict.fromkeys((one.name, one.schedule) for _, _, one in rows))
-    places = list(dict.fromkeys((hosts, rate) for hosts, rate, _ in rows))
-    found = {(hosts, rate, one.name, one.schedule): one.speed_up for hosts, rate, one in rows}
-    return Table(
-        (
-            Column.words("method", [name for name, _ in methods], is_key=True),
-            Column.words("schedule", [schedule for _, schedule in methods]),
-            *(
-                Column.numbers(
-                    f"{hosts} at {rate}", [found.get((hosts, rate, *method)) for method in methods], form=".2f"
-                )
-                for hosts, rate in places
-            ),
-        )
-    )
-
-
-def _notes() -> list[str]:
-    return [
+def _notes(cluster: Cluster) -> list[str]:
+    found = [
         "speed-up: over the fastest device alone; in flight: the fewest that are about as fast as any number",
         "what binds: who is busy all the time, or that parts wait for each other",
     ]
+    if kinds := cluster.scaled_kinds:
+        found.append(
+            f"{', '.join(kinds)}: without a profile of its own; every layer is taken to take there what it takes on "
+            f"{cluster.devices[0].kind}, divided by the speed"
+        )
+    return found

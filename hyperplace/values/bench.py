@@ -12,6 +12,23 @@ TOGETHER = "plain loop, all hosts at once"  # images/s of the slowest: what memo
 
 
 @dataclass(frozen=True)
+class Paces:
+    """How many times as long work takes in a run as its layers took alone: while other cores rest, and while all work.
+
+    Machines change their pace between a profile and a bench, layers may take less together than each alone, and cores
+    that share memory are slower when all work: a prediction is to be held against a measurement at the pace of the same
+    run, and a method whose parts take turns is not slowed by what slows those that work side by side.
+    """
+
+    alone: float = 1.0
+    together: float = 1.0
+
+    def at(self, crowding: float) -> float:
+        """Return the pace where so large a share of the others is at work while a part is."""
+        return self.alone + (self.together - self.alone) * crowding
+
+
+@dataclass(frozen=True)
 class BenchRow:
     """One method; bytes are between parts, per mini-batch, forward and backward. None is what it does not have."""
 
@@ -106,22 +123,18 @@ class Bench:
         """Return how many times as fast a row is as the plain loop on one thread, by medians."""
         return row.median / self.rows_of(row.batch)[0].median
 
-    def pace(self, batch: int) -> float:
-        """Return how many times as long the plain loop took as its layers had taken alone.
-
-        Machines change their pace between a profile and a bench, layers may take less together than each alone, and
-        cores that share memory are slower when all work: a prediction is to be held against a measurement at the pace
-        of the same run, with all hosts at work where there are several.
-        """
+    def paces(self, batch: int) -> Paces:
+        """Return the paces of the plain loop, on one core and on those of all hosts, where there are several."""
         rows = [row for row in self.rows_of(batch) if row.schedule == PLAIN and row.predicted_us and row.images_per_s]
-        plain = next((row for row in rows if row.method == TOGETHER), rows[0] if rows else None)
-        return 1e6 * batch / plain.median / plain.predicted_us if plain and plain.predicted_us else 1.0
+        found = {row.method: 1e6 * batch / row.median / row.predicted_us for row in rows if row.predicted_us}
+        alone = next(iter(found.values()), 1.0)
+        return Paces(alone, found.get(TOGETHER, alone))
 
     def predicted_us(self, row: BenchRow) -> float | None:
         """Return what a mini-batch of a row is predicted to take at the pace of this run; of the plain loop nothing."""
         if row.predicted_us is None or row.schedule == PLAIN:
             return None
-        return row.predicted_here_us or row.predicted_us * self.pace(row.batch)
+        return row.predicted_here_us or row.predicted_us * self.paces(row.batch).alone
 
     def threads_speed_up(self, row: BenchRow) -> float:
         """Return how many times as fast a row is as the plain loop on the most threads it ran on."""

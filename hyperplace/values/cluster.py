@@ -54,6 +54,7 @@ class Host:
     send_s_per_byte: float = 0.0  # of a device's own time
     receive_s_per_byte: float = 0.0
     message_s: float = 0.0  # the same for every message, sent or received, however short
+    queue_s: float = 0.0  # that a message waits at the card where gradients or weights of copies are on their way out
     inside_rate: float = math.inf
     inside_latency_s: float = 0.0
 
@@ -92,6 +93,11 @@ class Cluster(Drawn):
         """The host of every device."""
         return tuple(number for number, host in enumerate(self.hosts) for _ in host.devices)
 
+    @property
+    def scaled_kinds(self) -> tuple[str, ...]:
+        """The kinds of device other than the first one's, which costs are of: of others only a speed is known."""
+        return tuple(dict.fromkeys(one.kind for one in self.devices if one.kind != self.devices[0].kind))
+
     def check_parts(self, num_parts: int) -> None:
         """Refuse more parts than there are devices."""
         if num_parts > self.num_devices:
@@ -127,7 +133,7 @@ def _host_faults(host: Host) -> Iterator[str]:
     for rate in ("out_rate", "in_rate", "inside_rate"):
         if not getattr(host, rate) > 0:
             yield f"host {host.name!r} has the {rate} {getattr(host, rate):g}; it must be above 0"
-    for time in ("latency_s", "inside_latency_s", "send_s_per_byte", "receive_s_per_byte", "message_s"):
+    for time in ("latency_s", "inside_latency_s", "send_s_per_byte", "receive_s_per_byte", "message_s", "queue_s"):
         if not 0 <= getattr(host, time) < math.inf:
             yield f"host {host.name!r} has the {time} {getattr(host, time):g}; it must be 0 or more"
     for device in host.devices:

@@ -145,6 +145,19 @@ class Timeline(Drawn):
             return np.zeros(self.num_parts)
         return np.clip(1 - self.busy_us / self.span_us, 0.0, 1.0)
 
+    @property
+    def crowding(self) -> float:
+        """The share of the other parts that is at work while one is: 0 where they take turns, 1 side by side."""
+        works = ~self._is_wait
+        times = np.concatenate([self._starts[works], self._ends[works]])
+        steps = np.repeat([1, -1], works.sum())
+        order = np.argsort(times, kind="stable")
+        at_work, lengths = np.cumsum(steps[order])[:-1], np.diff(times[order])
+        busy = float((at_work * lengths).sum())
+        if self.num_parts == 1 or not busy:
+            return 0.0
+        return float((at_work * (at_work - 1) * lengths).sum()) / busy / (self.num_parts - 1)
+
     def _sum_per_part(self, chosen: Mask) -> Floats:
         durations = (self._ends - self._starts)[chosen]
         sums: Floats = np.zeros(self.num_parts)

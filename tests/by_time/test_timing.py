@@ -124,6 +124,15 @@ def test_a_sweep_has_every_method_everywhere_and_time_is_never_slower():
         assert some["by time"] == min(some.values())
 
 
+def test_in_a_sweep_too_a_plan_by_time_is_searched_for():
+    """It was the fastest of the tabled methods, and nobody searched."""
+    graph, costs, settings = problem(Residual(), 2)
+    measured = Profile("measured", "us", 4, tuple(replace(c, timing=None) for c in costs.layers), graph=costs.graph)
+    values, flows = {"hosts": ["2"], "bandwidth": ["10mbit"]}, [api.FlowWish()]
+    *others, by_time = (one for _, _, one in api.sweep(graph, measured, settings, parse_cluster("1x1"), values, flows))
+    assert by_time.seconds < min(one.seconds for one in others) * 0.999
+
+
 def test_a_timeline_corrects_the_costs_of_the_layers_it_shows():
     graph, costs, settings = problem(Residual(), 2)
     measured = Profile("measured", "us", 4, costs.layers, graph=costs.graph)

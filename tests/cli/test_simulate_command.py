@@ -14,7 +14,8 @@ def test_simulate_shows_every_method_and_what_binds(run, tmp_path):
     assert ran.code == 0, ran.err
     for word in ("layer-wise", "data parallelism", "by time", "speed-up", "what binds", "of the least possible"):
         assert word in ran.out
-    assert {"simulation.csv", "trace.json"} <= {path.name for path in tmp_path.iterdir()}
+    written = {"simulation.md", "simulation.csv", "timeline.png", "trace.json"}
+    assert written <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_simulate_json_has_seconds_shares_and_what_binds(run):
@@ -52,6 +53,8 @@ def test_a_sweep_has_a_column_per_cluster(run, tmp_path):
     ran = run("simulate", *LENET, "--cluster", "2x1", "--schedule", "async", "--out", tmp_path, *sweep)
     assert ran.code == 0, ran.err
     assert "2 at 0.1gbit" in (tmp_path / "sweep.csv").read_text()
+    assert "![Speed-up over one device" in (tmp_path / "sweep.md").read_text()
+    assert (tmp_path / "sweep.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_probe_writes_a_cluster_of_this_machine(run, tmp_path):

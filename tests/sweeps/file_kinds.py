@@ -104,6 +104,7 @@ def cluster_files():
             send_s_per_byte=1e-10,
             receive_s_per_byte=1e-10,
             message_s=1e-5,
+            queue_s=1e-3,
             inside_rate=12e9,
             inside_latency_s=1e-6,
         ),

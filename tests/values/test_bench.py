@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hyperplace.errors import HyperplaceError
-from hyperplace.values.bench import Bench, BenchRow
+from hyperplace.values.bench import TOGETHER, Bench, BenchRow, Paces
 
 ROWS = (
     BenchRow("plain loop, 1 thread", "plain", 1, 1, 16, (10.0, 12.0, 11.0)),
@@ -31,6 +31,16 @@ def test_without_a_plan_or_threads() -> None:
     assert not alone.has_threads
     assert alone.threads_speed_up(ROWS[0]) == 1.0
     assert repr(alone) == "Bench(net, k=2, 1 methods)"
+
+
+def test_paces_are_those_of_the_plain_loop() -> None:
+    assert BENCH.paces(16) == Paces(), "nobody knows what its layers take"
+    first = replace(ROWS[0], predicted_us=1e6)  # 16 images took 16/11 s
+    assert replace(BENCH, rows=(first, *ROWS[1:])).paces(16) == Paces(16 / 11, 16 / 11)
+    all_hosts = BenchRow(TOGETHER, "plain", 2, 1, 16, (10.0,), predicted_us=1e6)
+    paces = replace(BENCH, rows=(first, all_hosts, *ROWS[1:])).paces(16)
+    assert paces == Paces(16 / 11, 1.6)
+    assert (paces.at(0), paces.at(1)) == (paces.alone, pytest.approx(paces.together))
 
 
 def test_every_batch_size_has_a_plain_loop_of_its_own() -> None:

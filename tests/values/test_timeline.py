@@ -51,6 +51,30 @@ def timelines(draw):
     return Timeline(num_parts, tuple(draw(st.permutations(events))), draw(st.booleans()))
 
 
+def test_who_takes_turns_is_not_crowded() -> None:
+    # Both at work from 10 to 20 and from 30 to 40, one alone from 0 to 10, 20 to 30 and 40 to 60.
+    assert PIPELINE.crowding == pytest.approx(2 * 20 / (2 * 20 + 40))
+    turns = Timeline(2, (Event(0, "forward", "a", 0, 0, 10), Event(1, "forward", "b", 0, 10, 15)))
+    assert turns.crowding == 0
+    side_by_side = Timeline(3, tuple(Event(part, "forward", "a", 0, 5, 10) for part in range(3)))
+    assert side_by_side.crowding == 1
+    assert Timeline(1, turns.events[:1]).crowding == Timeline(2, ()).crowding == 0
+
+
+@settings(max_examples=25)
+@given(timelines())
+def test_crowding_is_what_pairs_of_parts_share(timeline):
+    works = [event for event in timeline.events if event.kind != "wait"]
+    shared = sum(
+        max(0.0, min(one.end_us, other.end_us) - max(one.start_us, other.start_us))
+        for one in works
+        for other in works
+        if one.part != other.part
+    )
+    busy = float(timeline.busy_us.sum()) * (timeline.num_parts - 1)
+    assert timeline.crowding == pytest.approx(shared / busy if busy else 0.0, abs=1e-6)
+
+
 @settings(max_examples=25)
 @given(timelines())
 def test_busy_waiting_and_idle_are_the_span_of_every_part(timeline):

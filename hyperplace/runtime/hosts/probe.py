@@ -6,9 +6,11 @@ are made. What a device does for the network is counted by its own processor tim
 
 import os
 import socket
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 
 import torch
@@ -44,16 +46,21 @@ def probe(seconds: float = 5.0) -> Cluster:
     mine = {"host": _host_name(), "speed": _speed(), "memory": _memory_bytes()}
     known = _told(mine)
     each_s = seconds / (3 * (dist.get_world_size() - 1))
-    latency, out, back = [0.0], [], []
+    latency, out, back, behind = [0.0], [], [], []
+    bulk = dist.new_group()  # with connections of its own
     for other in range(1, dist.get_world_size()):
         latency.append(_between(other, lambda peer: _latency(peer)))
         out.append(_road(0, other, each_s))
         back.append(_road(other, 0, each_s))
+        num_bytes = int(min(min(out[-1].rate, back[-1].rate) * each_s / 2, MOST_BYTES))
+        behind.append(_between(other, partial(_latency_behind, num_bytes, bulk)) - latency[-1])
+    dist.destroy_process_group(bulk)
     message_s, hop_s = _hop_s()
     # In a run a message is on its way for longer than a ping: all that is not its receiver's work.
     more_s = max(hop_s - message_s - median(latency[1:]), 0.0)
     found = _cluster(known, [0.0, *(ping + more_s for ping in latency[1:])], out, back)
-    return Cluster(tuple(replace(host, message_s=message_s) for host in found.hosts))
+    queue_s = max(median(behind), 0.0)
+    return Cluster(tuple(replace(host, message_s=message_s, queue_s=queue_s) for host in found.hosts))
 
 
 def _cluster(known: list[Mapping[str, object]], latency: list[float], out: list[_Road], back: list[_Road]) -> Cluster:
@@ -131,12 +138,37 @@ def _between(other: int, measure: Callable[[int], float]) -> float:
 
 def _latency(peer: int) -> float:
     """Return half of what a byte takes there and back."""
-    byte, times = torch.zeros(1, dtype=torch.uint8), []
+    return median(took for _, took in _pings(peer)) / 2
+
+
+def _latency_behind(num_bytes: int, bulk: dist.ProcessGroup, peer: int) -> float:
+    """Return the same while many bytes go both ways through another connection, as far as they last."""
+    out, back = (torch.ones(max(num_bytes, 1), dtype=torch.uint8) for _ in range(2))
+    works = [dist.irecv(back, peer, group=bulk), dist.isend(out, peer, group=bulk)]
+    ends: list[float] = []
+
+    def wait() -> None:
+        for work in works:
+            assert work is not None, "this process is of the group"
+            work.wait()
+        ends.append(time.perf_counter())
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    pings = list(_pings(peer))
+    waiting.join()
+    meanwhile = [took for end, took in pings if end <= ends[0]]
+    return median(meanwhile) / 2 if meanwhile else 0.0
+
+
+def _pings(peer: int) -> Iterator[tuple[float, float]]:
+    """Yield when a byte has been there and back, and how long it took, again and again."""
+    byte = torch.zeros(1, dtype=torch.uint8)
     for _ in range(PINGS):
         begin = time.perf_counter()
         _exchange(byte, peer, is_first=dist.get_rank() == 0)
-        times.append(time.perf_counter() - begin)
-    return median(times) / 2
+        end = time.perf_counter()
+        yield end, end - begin
 
 
 def _hop_s() -> tuple[float, float]:

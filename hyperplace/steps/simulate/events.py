@@ -101,8 +101,8 @@ def _leave(wiring: Wiring, state: State, events: Any, parcel: int, batch: int, n
     """Put a parcel into the queue of its sender's card."""
     source = wiring.source[parcel]
     home, num_bytes = wiring.home[source], wiring.num_bytes[parcel]
-    latency = wiring.hosts[home, 2]
     length = num_bytes / wiring.hosts[home, 0]
+    latency = wiring.hosts[home, 2] + _behind(wiring, state, home, wiring.is_bulk[parcel], now)
     begin = _queued(state, home, 0, wiring.is_bulk[parcel], length, now)
     end = begin + length
     state.cards[home, 0] = max(state.cards[home, 0], 0.0) + length
@@ -119,6 +119,16 @@ def _enter(wiring: Wiring, state: State, events: Any, parcel: int, batch: int, s
     state.queues[home, 1, lane] = end
     state.cards[home, 1] = max(state.cards[home, 1], 0.0) + length
     _at(state, events, end, _ARRIVE, parcel, batch, 0.0)
+
+
+@inlined()
+def _behind(wiring: Wiring, state: State, home: int, lane: int, now: float) -> float:
+    """Return what a message waits for packets of gradients and weights that its host has handed to the card already.
+
+    It has a connection of its own, but a card sends in the order in which packets come to it. Those behind it in the
+    card's queue are sent while it waits, so that the card carries as much.
+    """
+    return min(wiring.hosts[home, 6], max(state.queues[home, 0, 1] - now, 0.0)) if lane == 0 else 0.0
 
 
 @inlined()

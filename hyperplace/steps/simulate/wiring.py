@@ -13,6 +13,7 @@ from hyperplace.values.derived.actions import Node, Parcel
 from hyperplace.values.schedule import NORM, RELAY, UPDATE
 
 AT_ONCE, INSIDE, BY_CARDS = 0, 1, 2  # how a parcel goes: without a network, within a host, from host to host
+HOST = ("out_rate", "in_rate", "latency_s", "send_s_per_byte", "receive_s_per_byte", "message_s", "queue_s")
 NOBODY = -1  # whose mini-batch new weights are for, if it is beyond what is simulated
 
 
@@ -40,7 +41,7 @@ class Wiring(NamedTuple):
     num_bytes: Floats
     inside_s: Floats
     home: Ints  # of every part
-    hosts: Floats  # [host]: out_rate, in_rate, latency_s, send_s_per_byte, receive_s_per_byte, message_s
+    hosts: Floats  # [host]: what HOST names
     adds_up: int
 
 
@@ -126,11 +127,8 @@ def _inside_s(parcel: Parcel, cluster: Cluster | None) -> float:
 
 
 def _hosts(cluster: Cluster | None) -> Any:
-    rows = [
-        (one.out_rate, one.in_rate, one.latency_s, one.send_s_per_byte, one.receive_s_per_byte, one.message_s)
-        for one in (cluster.hosts if cluster else ())
-    ]
-    return np.array(rows, np.float64).reshape(-1, 6)
+    rows = [[getattr(one, name) for name in HOST] for one in (cluster.hosts if cluster else ())]
+    return np.array(rows, np.float64).reshape(-1, len(HOST))
 
 
 def state_before(tasks: Tasks, cluster: Cluster | None) -> State:

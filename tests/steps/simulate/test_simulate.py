@@ -17,6 +17,7 @@ from hyperplace.values.cluster import Cluster, Device, Host, parse_cluster
 
 FAST = parse_cluster("4x1")
 SLOW = Cluster(tuple(Host(f"h{n}", (Device(speed=1 + n / 4),), 4e5 + 1e5 * n, 5e5, 1e-5) for n in range(4)))
+QUEUED = Cluster(tuple(replace(host, queue_s=3e-5 * (1 + n)) for n, host in enumerate(SLOW.hosts)))
 BATCHES = 12
 
 
@@ -79,8 +80,10 @@ def _delivered(tasks, cluster, spans):
             continue
         host = cluster.hosts[parcel.maker[0]]
         length = parcel.num_bytes / host.out_rate
+        waits = 0.0 if parcel.is_bulk else min(host.queue_s, max(out[parcel.maker[0], True] - time, 0.0))
         begin = _turn(out, parcel.maker[0], parcel, time, length)
-        reached.append((begin + host.latency_s, begin + length + host.latency_s, n, parcel, batch))
+        later = host.latency_s + waits
+        reached.append((begin + later, begin + length + later, n, parcel, batch))
     for time, whole, _, parcel, batch in sorted(reached, key=lambda one: (one[0], one[4], one[2])):
         target = parcel.takers[0][0]
         length = parcel.num_bytes / cluster.hosts[target].in_rate
@@ -106,10 +109,10 @@ def _turn(queue, card, parcel, time, length):
 @pytest.mark.parametrize("hosts", [(), (0, 0, 1, 1), (0, 1, 1, 1)], ids=["flat", "two each", "one and three"])
 @pytest.mark.parametrize("seed", range(40))
 def test_the_engine_agrees_with_a_simulation_by_fixed_point(seed, hosts, cut):
-    program = timed(seed, hosts=hosts)
-    order = schedule(program, 1 + seed % 4, cluster=SLOW)
-    tasks = cut(tasks_of(program, order, BATCHES, SLOW))
-    found, expected = run(tasks, SLOW).spans, plain_simulation(tasks, SLOW)
+    program, cluster = timed(seed, hosts=hosts), SLOW if seed % 2 else QUEUED
+    order = schedule(program, 1 + seed % 4, cluster=cluster)
+    tasks = cut(tasks_of(program, order, BATCHES, cluster))
+    found, expected = run(tasks, cluster).spans, plain_simulation(tasks, cluster)
     assert found.keys() == expected.keys()
     worst = max((abs(found[key][1] - expected[key][1]) for key in found), default=0.0)
     assert worst <= 1e-9 + 0.02 * max((end for _, end in expected.values()), default=0.0), "but for ties in a queue"
@@ -192,3 +195,16 @@ def test_more_parts_than_devices_are_refused():
     program = replace(TWO_LINEARS.program, unit="us")
     with pytest.raises(UsageError, match="2 parts need as many devices"):
         predict(program, schedule(program, 1), parse_cluster("1x1"))
+
+
+def test_a_message_waits_where_weights_are_on_their_way_and_nowhere_else():
+    """Statistics of batch norms came 1 ms late each beside a model's gradients, a fifth of ResNet-50's time."""
+    slower = dict.fromkeys((True, False), 0)
+    for lends in slower:
+        for seed in range(12):
+            program = timed(seed, lends)
+            order = schedule(program, 2, cluster=SLOW)
+            alone, queued = (predict(program, order, cluster).seconds for cluster in (SLOW, QUEUED))
+            slower[lends] += queued > alone * (1 + 1e-9)
+    assert slower[True] > 1
+    assert slower[False] == 0
