@@ -3,7 +3,8 @@
 Predictions are at the pace of each run, as its table has them: times what the plain loop took by what its layers had
 taken alone. Benches from before that have them at the pace of their profiles.
 
-python results/predictions/collect.py results/*hosts*/bench.csv results/vgg16-bench/bench.csv
+python results/predictions/collect.py results/vgg16-{hosts,four-hosts,unequal-hosts,unequal-links,bench}/bench.csv \\
+    results/predictions/*/bench.csv > results/predictions/table.md
 """
 
 import csv
@@ -14,10 +15,9 @@ from itertools import combinations
 from pathlib import Path
 from statistics import median
 
-ABOUT = """Predictions are at the pace of their own run. Half rows, that pace, `message_s` and weights that arrive
-within a pass were added after rows of these same models had been seen. `vgg16-hosts` and `resnet50-hosts` are of the
-simulation as it is; in the others new weights come before a pass, sync is one mini-batch by itself, and all waits its
-turn at a card. Threads are older.
+ABOUT = """Predictions are at the pace of their own run, one turn per method where no spread is shown. What a message waits
+in a card's queue and the pace of parts that take turns were added before these rows were measured, and after others of
+the same models had been seen. Threads (`vgg16-bench`) are older.
 """
 APART = 1.10  # methods that differ by less are not put in order
 
