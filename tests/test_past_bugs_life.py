@@ -22,6 +22,9 @@ from torch.nn import functional as F
 import hyperplace
 from hyperplace.errors import TrainingError
 from hyperplace.runtime import RunSettings, Trainer, Training, load_checkpoint, save_checkpoint
+from hyperplace.runtime.hosts.heartbeat import DEAD_S, SLOW_S, Heart
+from hyperplace.runtime.hosts.lookout import LOOKS, SHAKEN_LOOKS, _Lookout
+from hyperplace.runtime.hosts.processes import LOOK_S
 from hyperplace.runtime.transport import GRADIENTS, Key, Stopped
 from hyperplace.runtime.transport.distributed import Arrived, Network
 from hyperplace.runtime.transport.threads import Gate
@@ -406,3 +409,57 @@ def test_a_slow_network_is_not_taken_for_a_deadlock():
     assert first.startswith("waits for gradients weight from part 1, mini-batch 0")
     network._arrived = Arrived(8, 100_000_000)
     assert network.waits() != first, "something has moved since"
+
+
+class Waiting:
+    """Processes, and the network between them, that all wait for the same; somebody was slow of late, or nobody was."""
+
+    is_stopped = has_left = False
+
+    def __init__(self, *, is_calm: bool) -> None:
+        self.is_calm, self.faults = lambda: is_calm, []
+
+    def waits(self) -> str:
+        return "waits for the others in save_checkpoint()"
+
+    def all_waits(self, wait: str) -> tuple[str, ...]:
+        return wait, wait
+
+    def fault(self) -> None:
+        return None
+
+    def tell_end(self, reason: str) -> None:
+        self.faults.append(reason)
+
+    def tell(self, fault: object) -> None:
+        pass
+
+
+def test_an_outage_is_not_taken_for_a_deadlock() -> None:
+    """After two seconds without a network, TCP waits for some more before it sends again; a run ended meanwhile (once
+    in 134 outages): all ranks wait for each other in save_checkpoint(), and nothing will come."""
+    calm, shaken = Waiting(is_calm=True), Waiting(is_calm=False)
+    for world, enough in ((calm, LOOKS), (shaken, SHAKEN_LOOKS)):
+        lookout = _Lookout(world, world, world)
+        for _ in range(enough):
+            lookout.look()
+        assert not world.faults
+        lookout.look()
+        assert "all ranks wait for each other" in world.faults[0]
+    assert LOOK_S * SHAKEN_LOOKS > 2 * DEAD_S, "as long as an outage may last, and as long again"
+
+
+def test_who_was_slow_is_remembered_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    heart = Heart(0, 3)
+    try:
+        assert heart.is_calm((0, 1, 2))
+        heart._peers[1].note(SLOW_S / 2, time.monotonic())
+        assert heart.is_calm((0, 1, 2))
+        heart._peers[1].note(2 * SLOW_S, time.monotonic())
+        assert not heart.is_calm((0, 1, 2))
+        assert heart.is_calm((0, 2)), "who is not of the run"
+        monkeypatch.setattr("hyperplace.runtime.hosts.heartbeat.CALM_S", -1.0)
+        assert heart.is_calm((0, 1, 2))
+    finally:
+        for peer in heart._peers.values():
+            peer.socket.close()

@@ -15,9 +15,9 @@ from itertools import combinations
 from pathlib import Path
 from statistics import median
 
-ABOUT = """Predictions are at the pace of their own run, one turn per method where no spread is shown. What a message waits
-in a card's queue and the pace of parts that take turns were added before these rows were measured, and after others of
-the same models had been seen. Threads (`vgg16-bench`) are older.
+ABOUT = """Predictions are at the pace of their own run, one turn per method where no spread is shown. What a message
+waits in a card's queue and the pace of parts that take turns were added before these rows were measured, and after
+others of the same models had been seen. Threads (`vgg16-bench`) are older.
 """
 APART = 1.10  # methods that differ by less are not put in order
 

@@ -13,6 +13,7 @@ machine so busy that the listener itself is kept waiting, whoever is to be heard
 import errno
 import hashlib
 import json
+import math
 import os
 import selectors
 import socket
@@ -33,6 +34,7 @@ DEAD_S = 3.0  # of silence while a model is trained
 BUSY_S = 4.0  # while it is read, captured or compiled: that holds Python's lock for up to 2 s at a time
 REASON_S = DEAD_S + 1.0  # how long to look for who is lost or has ended, once a connection is gone
 SLOW_S = 1.0  # of silence, or until an answer, of a process that lives
+CALM_S = 15.0  # after that, before it is forgotten
 MOST_LOOK_S = 2 * LOOK_S  # between two looks; what is above it, this process stood still or waited for a core
 MORE_PRIORITY = -10  # as nice(1) counts; on Linux threads have their own
 MOST_BYTES = 60_000  # of a beat, as UDP has it
@@ -56,6 +58,7 @@ class Peer:
     silent_s: float = 0.0  # for which this process has listened since then
     stamp: float = 0.0  # on its last beat
     worst_s: float = 0.0  # the longest silence, or wait for an answer, so far
+    late_at: float = -math.inf  # when one of them was last found to be long
     is_gone: bool = False  # its host has refused a beat: nobody has the socket any more
 
     @property
@@ -67,8 +70,10 @@ class Peer:
         """How long it may be silent before it is taken to be dead."""
         return BUSY_S if BUSY in self.said or not self.heard else DEAD_S
 
-    def note(self, seconds: float) -> None:
+    def note(self, seconds: float, now: float) -> None:
         self.worst_s = max(self.worst_s, seconds)
+        if seconds > SLOW_S:
+            self.late_at = now
 
     def __str__(self) -> str:
         return f"rank {self.number} on host {self.place}"
@@ -233,6 +238,11 @@ class Heart:
         peers = [peer for peer in self._peers.values() if peer.number not in self._lost]
         return {peer.number: peer.worst_s for peer in peers if peer.worst_s > SLOW_S}
 
+    def is_calm(self, among: Collection[int]) -> bool:
+        """Say whether none of these has been slow of late, for whatever reason."""
+        now = time.monotonic()
+        return all(now - peer.late_at > CALM_S for peer in self._peers.values() if peer.number in among)
+
     def watched(self, work: Callable[[], T], fault: Callable[[], TrainingError | None] | None = None) -> T:
         """Return what some work gives that may wait for others, or raise a fault as soon as there is one.
 
@@ -327,11 +337,11 @@ class Heart:
         if peer.number in self._lost:  # the others may have gone on without it
             return
         if peer.heard:
-            peer.note(now - peer.heard)
+            peer.note(now - peer.heard, now)
         peer.heard, peer.silent_s, peer.stamp, before, peer.said = now, 0.0, stamp, peer.said, said
         if isinstance(echo, list):
             sent, held = echo
-            peer.note(now - sent - held)
+            peer.note(now - sent - held, now)
         for key in said:
             if key.startswith(LOST):
                 self._lose(int(key.removeprefix(LOST)), said[key])

@@ -12,6 +12,8 @@ from hyperplace.runtime.transport import Transport
 from hyperplace.runtime.transport.distributed import Network
 
 LOOKS = 10  # in a row that find everybody waiting for the same
+# After an outage TCP sends again only once it has waited for as long as that lasted, or longer.
+SHAKEN_LOOKS = 50
 
 
 def look_out(world: World, transport: Transport, progress: Progress) -> None:
@@ -45,7 +47,7 @@ class _Lookout:
         waits = self._processes.all_waits(self._network.waits())
         self._num_same = self._num_same + 1 if waits and waits == self._waits else 0
         self._waits = waits
-        if self._num_same < LOOKS:
+        if self._num_same < (LOOKS if self._processes.is_calm() else SHAKEN_LOOKS):
             return None
         said = "; ".join(f"rank {number} {wait}" for number, wait in enumerate(waits))
         reason = f"all ranks wait for each other, and nothing will come: {said}"

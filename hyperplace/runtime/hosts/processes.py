@@ -200,6 +200,10 @@ class Processes:
         said = self.heart.said(key)
         return tuple(said[member] for member in self.members) if set(self.members) <= said.keys() else ()
 
+    def is_calm(self) -> bool:
+        """Say whether the others have answered in time of late; else what was sent may still be on its way."""
+        return self.heart.is_calm(self.members)
+
     def clock_ahead_ns(self) -> int:
         if self.number == 0:
             for number in range(1, self.size):
