@@ -436,8 +436,8 @@ class Waiting:
 
 
 def test_an_outage_is_not_taken_for_a_deadlock() -> None:
-    """After two seconds without a network, TCP waits for some more before it sends again; a run ended meanwhile (once
-    in 134 outages): all ranks wait for each other in save_checkpoint(), and nothing will come."""
+    """A run ended after two seconds without a network, once in 134 outages: all ranks wait for each other in
+    save_checkpoint(), and nothing will come. TCP, it is thought, had yet to send again what was lost."""
     calm, shaken = Waiting(is_calm=True), Waiting(is_calm=False)
     for world, enough in ((calm, LOOKS), (shaken, SHAKEN_LOOKS)):
         lookout = _Lookout(world, world, world)

@@ -3,7 +3,8 @@
 Predictions are at the pace of each run, as its table has them: times what the plain loop took by what its layers had
 taken alone. Benches from before that have them at the pace of their profiles.
 
-python results/predictions/collect.py results/vgg16-{hosts,four-hosts,unequal-hosts,unequal-links,bench}/bench.csv \\
+python results/predictions/collect.py \\
+    results/vgg16-{hosts,survive,four-hosts,unequal-hosts,unequal-links,bench}/bench.csv \\
     results/predictions/*/bench.csv > results/predictions/table.md
 """
 
@@ -17,7 +18,8 @@ from statistics import median
 
 ABOUT = """Predictions are at the pace of their own run, one turn per method where no spread is shown. What a message
 waits in a card's queue and the pace of parts that take turns were added before these rows were measured, and after
-others of the same models had been seen. Threads (`vgg16-bench`) are older.
+others of the same models had been seen. Benches of slower machines are left out but for threads (`vgg16-bench`): their
+worst row was 27 % off, and with one disturbed probe data parallelism was three times too slow.
 """
 APART = 1.10  # methods that differ by less are not put in order
 

@@ -198,7 +198,7 @@ def test_more_parts_than_devices_are_refused():
 
 
 def test_a_message_waits_where_weights_are_on_their_way_and_nowhere_else():
-    """Statistics of batch norms came 1 ms late each beside a model's gradients, a fifth of ResNet-50's time."""
+    """A ping beside bulk takes 1 ms at 1 Gbit/s instead of 0.05, and predictions left that out."""
     slower = dict.fromkeys((True, False), 0)
     for lends in slower:
         for seed in range(12):
