@@ -207,11 +207,11 @@ def predicted_us(program: Program, flow: RunSettings, paces: Paces | None = None
     order = api.schedule(program, flow.in_flight, is_sync=is_sync, cluster=cluster)
     here = cluster or Cluster((ClusterHost("here", (Device(),) * len(program.parts)),))
 
-    def at_pace(pace: float) -> Prediction:
-        return api.predict(program, order, here.at_pace(pace), micro_batches=flow.micro_batches if is_sync else None)
+    def at_pace(some: Sequence[float]) -> Prediction:
+        return api.predict(program, order, here.at_pace(some), micro_batches=flow.micro_batches if is_sync else None)
 
     found = at_pace(paces.together)
-    if paces.alone != paces.together:
+    if set(paces.together) != {paces.alone}:
         found = at_pace(paces.at(found.timeline.crowding))
     return 1e6 * found.seconds
 

@@ -96,6 +96,7 @@ class HostContender:
     speeds: list[float] = field(default_factory=list)
     idle: list[float] = field(default_factory=list)
     wire_bytes: list[float] = field(default_factory=list)
+    each_s: list[tuple[float, ...]] = field(default_factory=list)  # of a mini-batch, on every host
     timeline: Timeline | None = None
     predicted_us: Callable[[Paces], float | None] = lambda paces: None  # of a mini-batch, at the paces of a run
 
@@ -131,6 +132,11 @@ class Place:
         return self.hosts[0].interface != LOOPBACK  # which carries everybody's
 
     @property
+    def speeds(self) -> list[float]:
+        """How fast the hosts are beside a whole core: as they were probed, or by their shares."""
+        return [device.speed for device in self.cluster.devices] if self.cluster else [one.share for one in self.seats]
+
+    @property
     def bits_per_s(self) -> float | None:
         """The slowest card's rate as it looks beside layers that were measured on a whole core."""
         rates = [card.bits_per_s for card in self.cards if card.bits_per_s]
@@ -138,9 +144,16 @@ class Place:
 
 
 def seated(cluster: Cluster, seats: Sequence[Seat]) -> Cluster:
-    """Return the hosts as they were probed, with the share of a core that each has: layers are measured on a whole."""
-    hosts = zip(cluster.hosts, seats, strict=True)
-    return Cluster(tuple(replace(host, devices=(Device(speed=seat.share),)) for host, seat in hosts))
+    """Return the hosts as they were probed, each as fast as it is beside a whole core, on which layers are measured.
+
+    A host with 0.4 of a core does less than 0.4 of the work: it loses time whenever it gives the core away. Hosts with
+    equal shares are alike, whatever a short probe says.
+    """
+    first, probed = seats[0].share, [host.devices[0] for host in cluster.hosts]
+    is_even = len({seat.share for seat in seats}) == 1
+    speeds = [first if is_even else first * device.speed / probed[0].speed for device in probed]
+    devices = [Device(speed=s, copy_s_per_byte=one.copy_s_per_byte) for s, one in zip(speeds, probed, strict=True)]
+    return Cluster(tuple(replace(host, devices=(one,)) for host, one in zip(cluster.hosts, devices, strict=True)))
 
 
 def host_contenders(
@@ -153,7 +166,7 @@ def host_contenders(
         for sized in settings.sizes:
             on_progress(f"measuring layers, batch {sized.batch}")
             costs = api.profile(graph, costs=sized.costs, batch=sized.batch, threads=1, rounds=PROFILE_ROUNDS)
-            plain = plain_rows(sized, unsplit_us(graph, costs), place.seats)
+            plain = plain_rows(sized, unsplit_us(graph, costs), place.speeds)
             found += [HostContender(row, Entry(PLAIN, sized.batch)) for row in plain]
             for planned, is_auto in _kinds(
                 list(plans(graph, costs, sized, (*PLANS, *SERVERS, AUTO_KIND), on_progress))
@@ -169,10 +182,9 @@ def host_contenders(
     return found
 
 
-def plain_rows(settings: BenchSettings, layers_us: float | None, seats: Sequence[Seat]) -> tuple[BenchRow, BenchRow]:
+def plain_rows(settings: BenchSettings, layers_us: float | None, speeds: Sequence[float]) -> tuple[BenchRow, BenchRow]:
     """Return the rows of the plain loop: on the first host, and on all at once, which ends with the slowest."""
-    shares = seats[0].share, min(seat.share for seat in seats)
-    first_us, slowest_us = (layers_us and layers_us / share for share in shares)
+    first_us, slowest_us = (layers_us and layers_us / speed for speed in (speeds[0], min(speeds)))
     return plain_row(1, settings, first_us), together_row(settings, slowest_us)
 
 

@@ -6,11 +6,11 @@ train while the clock runs, and close it again.
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 
 import torch
 
@@ -24,7 +24,7 @@ from hyperplace.errors import HyperplaceError
 from hyperplace.files.cluster import read_cluster
 from hyperplace.files.timeline import parse_timeline
 from hyperplace.models import LoadedModel, load_model
-from hyperplace.values.bench import ASYNC, Bench, BenchRow
+from hyperplace.values.bench import ASYNC, TOGETHER, Bench, BenchRow
 from hyperplace.values.profile import machine_line
 
 LEAST_STEPS = 2  # that are timed, however slow
@@ -115,6 +115,7 @@ class _Run:
         self.workers.ask(Job(CLOSE), one.row.num_parts)
         seconds = max(reply.seconds for reply in replies)
         one.speeds.append(number * one.row.batch / seconds)
+        one.each_s.append(tuple(reply.seconds / number for reply in replies))
         seats = self.place.seats
         # Each by its own clock: in async the first rank may have taken its last mini-batch when others still wait.
         busy = mean(reply.busy_s / seat.share / reply.seconds for reply, seat in zip(replies, seats, strict=False))
@@ -181,9 +182,21 @@ def _measured(loaded: LoadedModel, everyone: list[HostContender], settings: Host
         rows=tuple(one.finished() for one in everyone),
         network=place.network,
     )
+    found = replace(
+        found, rows=tuple(_with_paces(row, one, place.speeds) for row, one in zip(found.rows, everyone, strict=True))
+    )
     found = replace(found, rows=tuple(_at_pace(row, one, found) for row, one in zip(found.rows, everyone, strict=True)))
     timelines = {row: one.timeline for row, one in zip(found.rows, everyone, strict=True)}
     return Measured(found, timelines[found.best] if found.best else None)
+
+
+def _with_paces(row: BenchRow, one: HostContender, speeds: Sequence[float]) -> BenchRow:
+    """Return the row of the plain loop on all hosts at once with the pace of each; its prediction is of the slowest."""
+    if row.method != TOGETHER or row.predicted_us is None:
+        return row
+    took_us = [1e6 * median(some) for some in zip(*one.each_s, strict=True)]
+    layers_us = [row.predicted_us * min(speeds) / speed for speed in speeds]
+    return replace(row, paces=tuple(took / layers for took, layers in zip(took_us, layers_us, strict=True)))
 
 
 def _at_pace(row: BenchRow, one: HostContender, found: Bench) -> BenchRow:

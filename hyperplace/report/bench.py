@@ -129,7 +129,8 @@ def conditions(bench: Bench) -> str:
 
 def _paces_text(bench: Bench, batch: int) -> str:
     paces = bench.paces(batch)
-    return f"{paces.alone:.2f}" + (f" ({paces.together:.2f} on all hosts at once)" if bench.network else "")
+    together = ", ".join(f"{pace:.2f}" for pace in paces.together)
+    return f"{paces.alone:.2f}" + (f" ({together} on all hosts at once)" if bench.network else "")
 
 
 def bench_notes(bench: Bench) -> list[str]:

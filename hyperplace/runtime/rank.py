@@ -19,7 +19,7 @@ from hyperplace.runtime.progress import Event, Fault, Finished
 from hyperplace.runtime.replicas import Replicas
 from hyperplace.runtime.runnable import Part
 from hyperplace.runtime.segments import Segments
-from hyperplace.runtime.transport import Endpoint, Stopped
+from hyperplace.runtime.transport import Endpoint, Stopped, Transport
 from hyperplace.runtime.weights import Version, Weights
 from hyperplace.values.program import Program
 from hyperplace.values.schedule import FORWARD, NORM, PASS, RELAY, UPDATE, Action
@@ -57,6 +57,10 @@ class Rank:
         self._to_relay: dict[int, int] = {}  # by tick, the mini-batches whose weights have yet to be passed on
 
     @property
+    def transport(self) -> Transport:
+        return self._endpoint.transport
+
+    @property
     def num_done(self) -> int:
         """Mini-batches whose updates are done."""
         return self.num_batches + self.weights.number
@@ -76,7 +80,7 @@ class Rank:
 
     @property
     def _is_stopped(self) -> bool:
-        return self._endpoint.transport.is_stopped
+        return self.transport.is_stopped
 
     def _follow(self, command: Command) -> None:
         match command:
@@ -176,7 +180,7 @@ class Rank:
         self.journal.begin("update", 0, batch)
         if self._norm:
             self._norm.clip(batch)
-        with self._endpoint.transport.writing(self.number, together=self._options.updates_together):
+        with self.transport.writing(self.number, together=self._options.updates_together):
             self.journal.timed("update", lambda: self.weights.update(version))
         self.replicas.publish()
         if self.segments.cuts:
@@ -184,7 +188,7 @@ class Rank:
 
     def _load(self, command: Load) -> None:
         self.journal.begin("load", 0, command.num_batches)
-        with self._endpoint.transport.writing(self.number, together=True):
+        with self.transport.writing(self.number, together=True):
             self.weights.load(command.state)
             self.replicas.load(command.state)
             if command.saved:

@@ -21,11 +21,15 @@ class Paces:
     """
 
     alone: float = 1.0
-    together: float = 1.0
+    together: tuple[float, ...] = (1.0,)  # of every host, or one for all
 
-    def at(self, crowding: float) -> float:
-        """Return the pace where so large a share of the others is at work while a part is."""
-        return self.alone + (self.together - self.alone) * crowding
+    def at(self, crowding: float) -> tuple[float, ...]:
+        """Return the paces where so large a share of the others is at work while a part is.
+
+        Alone only the first host was timed: the others are taken to lose as much by company as it does.
+        """
+        first = self.together[0]
+        return tuple((self.alone + (first - self.alone) * crowding) * one / first for one in self.together)
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class BenchRow:
     is_auto: bool = False  # the plan that grain auto returns
     survives: bool = False  # with copies of every part on another host
     note: str = ""  # why there are no figures
+    paces: tuple[float, ...] = ()  # of every host, where each trains by itself: by what its layers took alone
     predicted_here_us: float | None = None  # at the pace of its run, where a network goes on at its own
 
     @property
@@ -124,11 +129,12 @@ class Bench:
         return row.median / self.rows_of(row.batch)[0].median
 
     def paces(self, batch: int) -> Paces:
-        """Return the paces of the plain loop, on one core and on those of all hosts, where there are several."""
+        """Return the paces of the plain loop, on one core and on that of every host, where there are several."""
         rows = [row for row in self.rows_of(batch) if row.schedule == PLAIN and row.predicted_us and row.images_per_s]
         found = {row.method: 1e6 * batch / row.median / row.predicted_us for row in rows if row.predicted_us}
         alone = next(iter(found.values()), 1.0)
-        return Paces(alone, found.get(TOGETHER, alone))
+        together = next((row.paces for row in rows if row.paces), (found.get(TOGETHER, alone),))
+        return Paces(alone, together)
 
     def predicted_us(self, row: BenchRow) -> float | None:
         """Return what a mini-batch of a row is predicted to take at the pace of this run; of the plain loop nothing."""

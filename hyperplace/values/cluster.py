@@ -5,7 +5,7 @@ Part p runs on device p, counted through the hosts in order. Rates are bytes per
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -29,6 +29,7 @@ class Device:
     speed: float = 1.0
     memory_bytes: int | None = None  # no limit
     flops_per_s: float | None = None  # of one with speed 1; what costs in FLOPs need
+    copy_s_per_byte: float | None = None  # within its memory, read and written; not known is taken as nothing
 
     def seconds(self, work: float, unit: str) -> float:
         """Return how long it takes for some work in microseconds or FLOPs."""
@@ -110,10 +111,17 @@ class Cluster(Drawn):
             return here.inside_latency_s + num_bytes / here.inside_rate
         return here.latency_s + num_bytes / min(here.out_rate, there.in_rate)
 
-    def at_pace(self, pace: float) -> "Cluster":
-        """Return the same hosts with devices that take so many times as long for their work; the network stays."""
-        slowed = (tuple(replace(d, speed=d.speed / pace) for d in host.devices) for host in self.hosts)
-        return Cluster(tuple(replace(host, devices=own) for host, own in zip(self.hosts, slowed, strict=True)))
+    def at_pace(self, paces: Sequence[float]) -> "Cluster":
+        """Return the same hosts with devices that take so many times as long for their work; the network stays.
+
+        A pace for every host, or one for all.
+        """
+        own = paces if len(paces) > 1 else [*paces] * len(self.hosts)
+        slowed = (
+            tuple(replace(device, speed=device.speed / pace) for device in host.devices)
+            for host, pace in zip(self.hosts, own, strict=True)
+        )
+        return Cluster(tuple(replace(host, devices=some) for host, some in zip(self.hosts, slowed, strict=True)))
 
     def host_rate(self, device: int) -> float | None:
         """Return the bytes per second between a device's memory and its host's; None where they are the same."""

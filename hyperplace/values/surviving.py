@@ -2,7 +2,7 @@
 
 Of a copy of C bytes, every n updates, a mini-batch bears C / n:
 
-    the device     makes the copy, in line with its work (C times COPY_S_PER_BYTE), and sends it and receives another
+    the device     makes the copy, in line with its work, and sends it and receives another
     the cards      carry C out, and that of the host before it in
 
 All parts copy after the same update, so what they spend on it is added to the mini-batch; sending goes on beside the
@@ -16,7 +16,7 @@ from hyperplace.values.cluster import Cluster
 from hyperplace.values.forecast import Forecast
 from hyperplace.values.prediction import IN, OUT
 
-COPY_S_PER_BYTE = 1 / 4e9  # reading and writing of memory by one core
+COPY_S_PER_BYTE = 1 / 4e9  # reading and writing of memory by one core, where that was not measured
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,13 @@ def survive_cost(one: Forecast, cluster: Cluster, every: int) -> SurviveCost:
     of_host = [0.0] * num_hosts
     for part, memory in enumerate(one.memory):
         of_host[cluster.home[part]] += memory.copied / every
-    copying = max(memory.copied for memory in one.memory) / every * COPY_S_PER_BYTE
+    copying = max(memory.copied * _pace(cluster, part) for part, memory in enumerate(one.memory)) / every
     seconds = max([one.seconds + copying, *_loads(one, cluster, of_host, every)])
     return SurviveCost(every, seconds, one.seconds, max(of_host) if num_hosts > 1 else 0.0)
+
+
+def _pace(cluster: Cluster, part: int) -> float:
+    return cluster.devices[part].copy_s_per_byte or COPY_S_PER_BYTE
 
 
 def _loads(one: Forecast, cluster: Cluster, of_host: list[float], every: int) -> Iterator[float]:
@@ -54,7 +58,7 @@ def _loads(one: Forecast, cluster: Cluster, of_host: list[float], every: int) ->
         number = cluster.home[part]
         host, own, ward = cluster.hosts[number], one.memory[part].copied / every, of_host[number - 1]
         each = ward / len(host.devices)
-        sent = own * (COPY_S_PER_BYTE + host.send_s_per_byte) + each * host.receive_s_per_byte
+        sent = own * (_pace(cluster, part) + host.send_s_per_byte) + each * host.receive_s_per_byte
         yield busy * one.seconds + sent
     for name, number in known.items():
         host = cluster.hosts[number]

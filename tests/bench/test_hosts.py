@@ -199,9 +199,20 @@ def test_unequal_hosts_also_have_a_plan_made_for_equal_ones() -> None:
 
 def test_the_pace_of_unequal_hosts_is_that_of_the_slowest() -> None:
     """All at once end with it: predictions were 2.5 times too slow where it had 40 % of a core."""
-    first, together = host_contender.plain_rows(PLAIN, 1000.0, (Seat(0, 1.0), Seat(1, 0.4)))
+    first, together = host_contender.plain_rows(PLAIN, 1000.0, (1.0, 0.4))
     assert (first.predicted_us, together.predicted_us) == (1000.0, pytest.approx(2500.0))
-    assert host_contender.plain_rows(PLAIN, None, (Seat(0, 1.0),))[1].predicted_us is None
+    assert host_contender.plain_rows(PLAIN, None, (1.0,))[1].predicted_us is None
+
+
+def test_hosts_with_unequal_shares_are_as_fast_as_they_were_probed() -> None:
+    """A plan by the share alone gave the slower host so much that the other one waited for a fifth of the time."""
+    devices = Device(copy_s_per_byte=1e-10), Device(speed=0.35, copy_s_per_byte=3e-10)
+    probed = Cluster(tuple(Host(name, (one,)) for name, one in zip("ab", devices, strict=True)))
+    assert host_contender.seated(probed, (Seat(0, 1.0), Seat(1, 0.4))).devices == devices
+    halves = host_contender.seated(probed, (Seat(0, 0.5), Seat(1, 0.5))).devices
+    assert [device.speed for device in halves] == [0.5, 0.5]
+    unlike = host_contender.seated(probed, (Seat(0, 0.8), Seat(1, 0.4))).devices
+    assert [device.speed for device in unlike] == pytest.approx([0.8, 0.28])
 
 
 def test_a_pace_is_that_of_the_work_and_not_of_the_network() -> None:
@@ -213,7 +224,7 @@ def test_a_pace_is_that_of_the_work_and_not_of_the_network() -> None:
     slow, fast = (Cluster(tuple(Host(name, out_rate=rate, in_rate=rate) for name in "ab")) for rate in (1e4, 1e15))
     for cluster, times in ((slow, 1.0), (fast, 2.0)):
         flow = RunSettings(cluster=cluster)
-        once, twice = (predicted_us(program, flow, Paces(pace, pace)) for pace in (1.0, 2.0))
+        once, twice = (predicted_us(program, flow, Paces(pace, (pace,))) for pace in (1.0, 2.0))
         assert twice / once == pytest.approx(times, rel=0.05)
 
 
@@ -231,7 +242,7 @@ def test_parts_that_take_turns_are_as_fast_as_one_alone() -> None:
     in_turn = RunSettings(schedule="sync", micro_batches=1)
 
     def times(name: str, flow: RunSettings) -> float:
-        once, twice = (predicted_us(programs[name], flow, Paces(1.0, together)) for together in (1.0, 2.0))
+        once, twice = (predicted_us(programs[name], flow, Paces(1.0, (together,))) for together in (1.0, 2.0))
         return twice / once
 
     # Updates are side by side in both.

@@ -330,4 +330,5 @@ def test_probe_sees_all_processes_and_what_lies_between_them(tmp_path):
     found = load_cluster(tmp_path / "cluster.toml")
     assert found.num_devices == 2
     assert found.devices[0].speed == 1.0
+    assert all(1e-12 < device.copy_s_per_byte < 1e-7 for device in found.devices)
     assert len(found.hosts) == 1, "they have one name"

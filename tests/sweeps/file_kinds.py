@@ -97,7 +97,7 @@ def cluster_files():
     hosts = (
         Host(
             "a",
-            (Device("cpu", 1.0, 2**34), Device("gpu", 8.0, None, 1e12)),
+            (Device("cpu", 1.0, 2**34), Device("gpu", 8.0, None, 1e12, 1e-12)),
             1e9,
             1e9,
             latency_s=1e-4,

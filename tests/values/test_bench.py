@@ -36,11 +36,21 @@ def test_without_a_plan_or_threads() -> None:
 def test_paces_are_those_of_the_plain_loop() -> None:
     assert BENCH.paces(16) == Paces(), "nobody knows what its layers take"
     first = replace(ROWS[0], predicted_us=1e6)  # 16 images took 16/11 s
-    assert replace(BENCH, rows=(first, *ROWS[1:])).paces(16) == Paces(16 / 11, 16 / 11)
+    assert replace(BENCH, rows=(first, *ROWS[1:])).paces(16) == Paces(16 / 11, (16 / 11,))
     all_hosts = BenchRow(TOGETHER, "plain", 2, 1, 16, (10.0,), predicted_us=1e6)
     paces = replace(BENCH, rows=(first, all_hosts, *ROWS[1:])).paces(16)
-    assert paces == Paces(16 / 11, 1.6)
-    assert (paces.at(0), paces.at(1)) == (paces.alone, pytest.approx(paces.together))
+    assert paces == Paces(16 / 11, (1.6,))
+    assert (paces.at(0), paces.at(1)) == ((paces.alone,), pytest.approx(paces.together))
+
+
+def test_every_host_has_a_pace_of_its_own() -> None:
+    """A share of a core that was faster than probed made predictions too fast for the whole core beside it."""
+    first = replace(ROWS[0], predicted_us=1e6)
+    all_hosts = BenchRow(TOGETHER, "plain", 2, 1, 16, (10.0,), predicted_us=2e6, paces=(1.5, 0.8))
+    paces = replace(BENCH, rows=(first, all_hosts, *ROWS[1:])).paces(16)
+    assert paces == Paces(16 / 11, (1.5, 0.8))
+    assert paces.at(1) == pytest.approx((1.5, 0.8))
+    assert paces.at(0) == pytest.approx((16 / 11, 16 / 11 * 0.8 / 1.5))
 
 
 def test_every_batch_size_has_a_plain_loop_of_its_own() -> None:

@@ -13,7 +13,7 @@ ODD = Cluster(
         Host(
             'a "quoted"\\ name', (Device("gpu", 2.5, 16 * 2**30), Device()), 125e6, 250e6, 1e-4, 1e-9, 2e-9, 12e9, 1e-5
         ),
-        Host("b", (Device(flops_per_s=1e12),)),
+        Host("b", (Device(flops_per_s=1e12, copy_s_per_byte=2.5e-10),)),
     )
 )
 

@@ -1,10 +1,10 @@
 """What copies to another host cost, worked out by hand."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from hyperplace.values.cluster import Cluster, Host
+from hyperplace.values.cluster import Cluster, Device, Host
 from hyperplace.values.memory import PartMemory
 from hyperplace.values.prediction import IN, OUT, Prediction
 from hyperplace.values.surviving import COPY_S_PER_BYTE, survive_cost
@@ -33,6 +33,11 @@ def test_a_copy_is_made_in_line_with_the_work():
     assert cost.seconds == pytest.approx(1 + 400e6 / 20 * COPY_S_PER_BYTE)
     assert cost.share == pytest.approx(cost.seconds - 1)
     assert cost.card_bytes == 20e6
+
+
+def test_a_copy_takes_what_was_measured():
+    slow = Cluster(tuple(replace(host, devices=(Device(copy_s_per_byte=1e-8),)) for host in CLUSTER.hosts))
+    assert survive_cost(copied(400_000_000, 0), slow, 20).seconds == pytest.approx(1 + 400e6 / 20 * 1e-8)
 
 
 def test_a_card_that_has_no_time_for_copies_binds():

@@ -23,7 +23,8 @@ from hyperplace.values.cluster import Cluster, Device, Host
 
 PINGS, ROUNDS = 50, 8
 FIRST_BYTES, MOST_BYTES = 1 << 20, 1 << 28
-SPEED_S = 0.5
+SPEED_S = 1.0
+COPIED_BYTES = 1 << 26  # more than caches hold
 LEAST_RATE = 1.0  # bytes per second, so that nothing is divided by 0
 
 
@@ -43,7 +44,7 @@ def probe(seconds: float = 5.0) -> Cluster:
     """
     if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
         return Cluster((Host(socket.gethostname(), (_device(),)),))
-    mine = {"host": _host_name(), "speed": _speed(), "memory": _memory_bytes()}
+    mine = {"host": _host_name(), "speed": _speed(), "memory": _memory_bytes(), "copy": _copy_s_per_byte()}
     known = _told(mine)
     each_s = seconds / (3 * (dist.get_world_size() - 1))
     latency, out, back, behind = [0.0], [], [], []
@@ -72,7 +73,7 @@ def _cluster(known: list[Mapping[str, object]], latency: list[float], out: list[
     hosts: dict[str, Host] = {}
     for rank, facts in enumerate(known):
         speed = round(float(facts["speed"]) / first, 3)  # type: ignore[arg-type]
-        device = replace(_device(), speed=speed, memory_bytes=facts["memory"])  # type: ignore[arg-type]
+        device = Device("cpu", speed, facts["memory"], copy_s_per_byte=facts["copy"])  # type: ignore[arg-type]
         name, (sends, receives) = str(facts["host"]), roads[rank]
         if name in hosts:
             hosts[name] = replace(hosts[name], devices=(*hosts[name].devices, device))
@@ -124,6 +125,18 @@ def _speed() -> float:
         times.append(time.perf_counter() - begin)
     # The mean and not the median: a share of a core is there at times, and at others not at all.
     return len(times) / sum(times)
+
+
+def _copy_s_per_byte() -> float:
+    """Return what a byte takes from one place of memory to another; all processes try at the same time."""
+    source, target = torch.ones(COPIED_BYTES, dtype=torch.uint8), torch.zeros(COPIED_BYTES, dtype=torch.uint8)
+    dist.barrier()
+    times: list[float] = []
+    for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        target.copy_(source)
+        times.append(time.perf_counter() - begin)
+    return sum(times) / len(times) / COPIED_BYTES  # the mean, as for the speed
 
 
 def _between(other: int, measure: Callable[[int], float]) -> float:

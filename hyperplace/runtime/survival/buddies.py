@@ -7,7 +7,7 @@ it, be others under way already. So a cut is, bit for bit, what a checkpoint at 
     process 0 --- its shards ---> 1 --- its shards ---> 2 ---> ... ---> 0
 
 A process keeps its own cuts and those of the one before it, until a newer one is whole everywhere. Streams have
-connections of their own: what waits in them delays no message of the training.
+connections of their own, but a card carries all: so they go in pieces, in the gaps that the training leaves.
 """
 
 import io
@@ -32,6 +32,9 @@ WAIT_S = 0.2  # between looks whether there is room, or the run has ended
 HEAD = struct.Struct(">QQQQ")  # the cut's two numbers, the bytes of what holds the tensors, and theirs
 ALIGNED = 16  # bytes, at which a tensor of any dtype may begin
 CONNECT_S = 30.0
+# A card is shared fairly between connections, and a message that parts wait for would take twice as long beside a
+# stream. A piece waits until none is under way, or so long, for there may always be one.
+PIECE_BYTES, MOST_YIELD_S = 2**19, 0.005
 NOTE = "#tensor"  # instead of one: its bytes, dtype and shape
 
 Cut = tuple[int, int]  # how often weights were loaded before, and mini-batches done
@@ -83,7 +86,7 @@ class Buddies:
     """What this process keeps for itself and for the one before it, and the streams to and from them."""
 
     def __init__(self, processes: Processes, ranks: Sequence[Rank], every: int, *, is_sync: bool) -> None:
-        self._processes, self._every = processes, every
+        self._processes, self._every, self._transport = processes, every, ranks[0].transport
         self._key = f"{processes.name}/cut"
         self._own: dict[Cut, dict[int, Shard]] = {}
         self._ward: dict[Cut, tuple[bytes, Tensor]] = {}
@@ -117,6 +120,7 @@ class Buddies:
                 raise own.lost((own.number + 1) % own.size) from None
         for one in (to, came):
             one.settimeout(None)
+        to.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PIECE_BYTES)  # what lies there is sent, whoever waits
         return to, came
 
     def note_loads(self, loads: int) -> None:
@@ -172,10 +176,15 @@ class Buddies:
             with suppress(OSError):  # whoever is lost is known by its signs of life
                 to.sendall(HEAD.pack(*cut, len(head), num_bytes) + head)
                 for tensor in tensors:
-                    to.sendall(tensor.numpy().data)
+                    self._stream(to, tensor.numpy().data)
             self.copy_bytes = HEAD.size + len(head) + num_bytes
             self.sent_bytes += self.copy_bytes
             self.num_sent += 1
+
+    def _stream(self, to: socket.socket, data: memoryview) -> None:
+        for begin in range(0, len(data), PIECE_BYTES):
+            self._transport.wait_until_sent(MOST_YIELD_S)
+            to.sendall(data[begin : begin + PIECE_BYTES])
 
     def _receive(self, came: socket.socket) -> None:
         with suppress(OSError):

@@ -71,6 +71,9 @@ class Transport(Protocol):
     def wait_until_written(self, limit_s: float) -> bool:
         """Wait until no part here writes its weights, once aborted; return whether that is so."""
 
+    def wait_until_sent(self, limit_s: float) -> None:
+        """Wait until nothing from here is on its way to other processes, but no longer than that."""
+
     def waits_in_vain(self, part: int) -> bool:
         """Say whether a part, though all who wait were told to give up, will never hear of it."""
 

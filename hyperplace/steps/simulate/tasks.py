@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from hyperplace.errors import UsageError
 from hyperplace.values.cluster import Cluster
 from hyperplace.values.derived.actions import Needs, Node, Parcel, closing_of, durations, needs_of, parcels_of
+from hyperplace.values.derived.copying import with_copies
 from hyperplace.values.derived.traffic import seconds
 from hyperplace.values.loans import loans_of, users_of
 from hyperplace.values.program import Program
@@ -57,7 +58,7 @@ def tasks_of(program: Program, schedule: Schedule, num_batches: int, cluster: Cl
         owner, name = unknown[0]
         raise UsageError(f"the schedule does not say after how many ticks {name} of part {owner} is seen")
     parcels = parcels_of(program, clips=clips, lends=not is_sync)
-    work = seconds(program, durations(program, needs), cluster)
+    work = with_copies(seconds(program, durations(program, needs), cluster), program, schedule, cluster)
     todo = [list(_todo(schedule, p, num_batches)) for p in range(len(program.parts))]
     own = {weight: {(p, FORWARD, s) for p, s in some if p == weight[0]} for weight, some in users.items()}
     return Tasks(needs, work, parcels, todo, schedule.delays, own)
@@ -76,7 +77,8 @@ def iterations_of(
     nodes: Needs = needs | {node: set() for node in last}
     share = 1 / micro_batches
     parcels = parcels_of(program, gives_early=micro_batches == 1, share=share)
-    work = seconds(program, durations(program, nodes, share=share), cluster, share=share)
+    alone = seconds(program, durations(program, nodes, share=share), cluster, share=share)
+    work = with_copies(alone, program, schedule, cluster, micro_batches=micro_batches)
     todo: list[list[Done]] = [[] for _ in program.parts]
     for p, some in enumerate(todo):
         own = list(_todo(schedule, p, micro_batches))
