@@ -15,14 +15,18 @@ import queue
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from hyperplace.runtime.checkpoints.shards import Shard, shard_of_rank
+from hyperplace.runtime.hosts.backlog import Backlog
 from hyperplace.runtime.hosts.processes import Processes
 from hyperplace.runtime.rank import Rank
 from hyperplace.runtime.transport import Stopped
@@ -33,8 +37,10 @@ HEAD = struct.Struct(">QQQQ")  # the cut's two numbers, the bytes of what holds 
 ALIGNED = 16  # bytes, at which a tensor of any dtype may begin
 CONNECT_S = 30.0
 # A card is shared fairly between connections, and a message that parts wait for would take twice as long beside a
-# stream. A piece waits until none is under way, or so long, for there may always be one.
-PIECE_BYTES, MOST_YIELD_S = 2**19, 0.005
+# stream. So a piece waits until none is under way, as long as the stream is ahead of the time it has: there may always
+# be one.
+PIECE_BYTES, LOOK_S = 2**18, 0.002
+SPREAD = 0.7  # of the time between two cuts, which a stream may take
 NOTE = "#tensor"  # instead of one: its bytes, dtype and shape
 
 Cut = tuple[int, int]  # how often weights were loaded before, and mini-batches done
@@ -88,6 +94,7 @@ class Buddies:
     def __init__(self, processes: Processes, ranks: Sequence[Rank], every: int, *, is_sync: bool) -> None:
         self._processes, self._every, self._transport = processes, every, ranks[0].transport
         self._key = f"{processes.name}/cut"
+        self._taken, self._every_s = time.monotonic(), 0.0  # the last cut, and how long after the one before
         self._own: dict[Cut, dict[int, Shard]] = {}
         self._ward: dict[Cut, tuple[bytes, Tensor]] = {}
         self._num_here = len(ranks)
@@ -155,6 +162,8 @@ class Buddies:
             shards = self._own.setdefault(cut, {})
             shards[part] = shard
         if len(shards) == self._num_here:
+            now = time.monotonic()
+            self._taken, self._every_s = now, now - self._taken
             self._queue.put((cut, list(shards.values())))
 
     def _forget(self) -> None:
@@ -175,16 +184,16 @@ class Buddies:
             head, tensors, num_bytes = packed(shards)
             with suppress(OSError):  # whoever is lost is known by its signs of life
                 to.sendall(HEAD.pack(*cut, len(head), num_bytes) + head)
+                pace, others = Pace(num_bytes, SPREAD * self._every_s), Backlog(to)
+                has_room = partial(self._has_room, others)
                 for tensor in tensors:
-                    self._stream(to, tensor.numpy().data)
+                    stream(to, tensor.numpy().data, pace, has_room=has_room)
             self.copy_bytes = HEAD.size + len(head) + num_bytes
             self.sent_bytes += self.copy_bytes
             self.num_sent += 1
 
-    def _stream(self, to: socket.socket, data: memoryview) -> None:
-        for begin in range(0, len(data), PIECE_BYTES):
-            self._transport.wait_until_sent(MOST_YIELD_S)
-            to.sendall(data[begin : begin + PIECE_BYTES])
+    def _has_room(self, others: Backlog) -> bool:
+        return self._is_over or (self._transport.has_sent_all() and others.is_empty)
 
     def _receive(self, came: socket.socket) -> None:
         with suppress(OSError):
@@ -207,6 +216,30 @@ class Buddies:
             one.close()
         with self._room:
             self._room.notify_all()
+
+
+@dataclass
+class Pace:
+    """How far a stream is, and how far it should be."""
+
+    num_bytes: int
+    seconds: float
+    sent: int = 0
+    begin: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_ahead(self) -> bool:
+        return (time.monotonic() - self.begin) * self.num_bytes < self.sent * self.seconds
+
+
+def stream(to: socket.socket, data: memoryview, pace: Pace, *, has_room: Callable[[], bool]) -> None:
+    """Send in pieces, each when the card has room for it, or when it is time."""
+    for begin in range(0, len(data), PIECE_BYTES):
+        while pace.is_ahead and not has_room():
+            time.sleep(LOOK_S)
+        piece = data[begin : begin + PIECE_BYTES]
+        to.sendall(piece)
+        pace.sent += len(piece)
 
 
 def _parsed(text: str) -> Cut:

@@ -71,8 +71,8 @@ class Transport(Protocol):
     def wait_until_written(self, limit_s: float) -> bool:
         """Wait until no part here writes its weights, once aborted; return whether that is so."""
 
-    def wait_until_sent(self, limit_s: float) -> None:
-        """Wait until nothing from here is on its way to other processes, but no longer than that."""
+    def has_sent_all(self) -> bool:
+        """Say whether nothing from here is on its way to other processes."""
 
     def waits_in_vain(self, part: int) -> bool:
         """Say whether a part, though all who wait were told to give up, will never hear of it."""

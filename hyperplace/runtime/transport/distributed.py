@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -70,7 +70,6 @@ class Arrived:
 
     num_messages: int = 0
     num_bytes: int = 0
-    is_all: threading.Event = field(default_factory=threading.Event)  # that was sent; one that is sent clears it
 
 
 class Network:
@@ -97,7 +96,6 @@ class Network:
         self._losses: dict[int, Tensor] = {}
         self._begun = dict.fromkeys(processes.parts, 0)  # bytes that each part has given to gloo: no lock
         self._arrived = Arrived()
-        self._arrived.is_all.set()
         self._pending: queue.SimpleQueue[tuple[Any, Tensor] | None] = queue.SimpleQueue()
         words = self._pending, self._arrived
         self._reaper = threading.Thread(target=_reap, args=words, name="hyperplace sends", daemon=True)
@@ -209,7 +207,6 @@ class Network:
             raise Stopped
         target = self._processes.home(key.target)
         flat = _flat(tensor)
-        self._arrived.is_all.clear()
         work = self._tried(target, lambda: self._group(key).send([flat], target, self._tag(key, is_head)))
         self._begun[key.source] += flat.numel()
         self._pending.put((work, flat))
@@ -292,8 +289,8 @@ class Network:
     def wait_until_written(self, limit_s: float) -> bool:
         return self._threads.wait_until_written(limit_s)
 
-    def wait_until_sent(self, limit_s: float) -> None:
-        self._arrived.is_all.wait(limit_s)
+    def has_sent_all(self) -> bool:
+        return sum(self._begun.values()) == self._arrived.num_bytes
 
     def waits_in_vain(self, part: int) -> bool:
         own = [key for key in list(self._waits) if key.target == part and key.way != LOSSES]  # those are the caller's
@@ -372,6 +369,4 @@ def _reap(pending: "queue.SimpleQueue[tuple[Any, Tensor] | None]", arrived: Arri
         with suppress(RuntimeError):  # the connection is gone; whoever waits for an answer says so
             one[0].wait()
         arrived.num_messages, arrived.num_bytes = arrived.num_messages + 1, arrived.num_bytes + one[1].numel()
-        if pending.empty():
-            arrived.is_all.set()
         del one  # or the last tensor would be kept until there is another
