@@ -12,7 +12,7 @@ NUMBER = struct.Struct("i")
 
 
 class Backlog:
-    """The connections that a process has now, but for one; none are known where the system does not list them."""
+    """The connections that this process has now, but for one; where the system does not list them, none."""
 
     def __init__(self, but: socket.socket) -> None:
         own = set(_descriptors()) - {but.fileno()}
