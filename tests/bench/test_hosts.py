@@ -16,7 +16,7 @@ from hyperplace.bench.cores import Seat
 from hyperplace.bench.jobs import GIVE, Entry, Job, Reply
 from hyperplace.errors import UsageError
 from hyperplace.runtime import RunSettings
-from hyperplace.values.bench import TOGETHER, Paces
+from hyperplace.values.bench import TOGETHER, BenchRow, Paces
 from hyperplace.values.cluster import Cluster, Device, Host
 from hyperplace.values.plan import AUTO
 
@@ -213,6 +213,14 @@ def test_hosts_with_unequal_shares_are_as_fast_as_they_were_probed() -> None:
     assert [device.speed for device in halves] == [0.5, 0.5]
     unlike = host_contender.seated(probed, (Seat(0, 0.8), Seat(1, 0.4))).devices
     assert [device.speed for device in unlike] == pytest.approx([0.8, 0.28])
+
+
+def test_every_host_is_paced_by_what_its_own_speed_foretells() -> None:
+    row = BenchRow(TOGETHER, "plain", 2, 1, 16, (4.0,), predicted_us=4e6)  # 2 s of layers on a core, at half the speed
+    found = host_contender.HostContender(row, Entry("plain", 16), each_s=[(2.2, 3.0), (2.4, 3.6), (9.0, 3.2)])
+    assert hosts._with_paces(row, found, (1.0, 0.5)).paces == pytest.approx((1.2, 0.8)), "of the middle turns"
+    other = replace(row, method="by time")
+    assert hosts._with_paces(other, found, (1.0, 0.5)) is other
 
 
 def test_a_pace_is_that_of_the_work_and_not_of_the_network() -> None:

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from hyperplace.runtime.survival.buddies import PIECE_BYTES, Pace, stream
+from hyperplace.runtime.survival.buddies import PIECE_BYTES, Headway, stream
 
 DATA = bytes(range(256)) * (3 * PIECE_BYTES // 256) + b"the last, shorter piece"
 
@@ -18,7 +18,7 @@ def ends():
         yield to, came
 
 
-def sent(ends, pace, has_room):
+def sent(ends, headway, has_room):
     """Return what arrives."""
     to, came = ends
     found = bytearray()
@@ -29,7 +29,7 @@ def sent(ends, pace, has_room):
 
     reader = threading.Thread(target=read)
     reader.start()
-    stream(to, memoryview(DATA), pace, has_room=has_room)
+    stream(to, memoryview(DATA), headway, has_room=has_room)
     reader.join(30)
     return bytes(found)
 
@@ -40,7 +40,7 @@ def test_every_piece_but_the_first_waits_until_there_is_room(ends):
     def has_room():
         return answers.pop(0)
 
-    assert sent(ends, Pace(len(DATA), inf, begin=0.0), has_room) == DATA
+    assert sent(ends, Headway(len(DATA), inf, begin=0.0), has_room) == DATA
     assert answers == [], "nothing was sent before the first piece, so nothing is ahead of its time then"
 
 
@@ -48,10 +48,10 @@ def test_nobody_is_asked_where_there_is_no_time_to_wait(ends):
     def has_room():
         raise AssertionError("it is late already")
 
-    assert sent(ends, Pace(len(DATA), 0.0), has_room) == DATA
+    assert sent(ends, Headway(len(DATA), 0.0), has_room) == DATA
 
 
 def test_where_there_is_never_room_all_arrives_in_its_time(ends):
-    pace = Pace(len(DATA), 0.3)
-    assert sent(ends, pace, lambda: False) == DATA
-    assert pace.sent == len(DATA)
+    headway = Headway(len(DATA), 0.3)
+    assert sent(ends, headway, lambda: False) == DATA
+    assert headway.sent == len(DATA)

@@ -184,10 +184,10 @@ class Buddies:
             head, tensors, num_bytes = packed(shards)
             with suppress(OSError):  # whoever is lost is known by its signs of life
                 to.sendall(HEAD.pack(*cut, len(head), num_bytes) + head)
-                pace, others = Pace(num_bytes, SPREAD * self._every_s), Backlog(to)
+                headway, others = Headway(num_bytes, SPREAD * self._every_s), Backlog(to)
                 has_room = partial(self._has_room, others)
                 for tensor in tensors:
-                    stream(to, tensor.numpy().data, pace, has_room=has_room)
+                    stream(to, tensor.numpy().data, headway, has_room=has_room)
             self.copy_bytes = HEAD.size + len(head) + num_bytes
             self.sent_bytes += self.copy_bytes
             self.num_sent += 1
@@ -219,7 +219,7 @@ class Buddies:
 
 
 @dataclass
-class Pace:
+class Headway:
     """How far a stream is, and how far it should be."""
 
     num_bytes: int
@@ -232,14 +232,14 @@ class Pace:
         return (time.monotonic() - self.begin) * self.num_bytes < self.sent * self.seconds
 
 
-def stream(to: socket.socket, data: memoryview, pace: Pace, *, has_room: Callable[[], bool]) -> None:
+def stream(to: socket.socket, data: memoryview, headway: Headway, *, has_room: Callable[[], bool]) -> None:
     """Send in pieces, each when the card has room for it, or when it is time."""
     for begin in range(0, len(data), PIECE_BYTES):
-        while pace.is_ahead and not has_room():
+        while headway.is_ahead and not has_room():
             time.sleep(LOOK_S)
         piece = data[begin : begin + PIECE_BYTES]
         to.sendall(piece)
-        pace.sent += len(piece)
+        headway.sent += len(piece)
 
 
 def _parsed(text: str) -> Cut:
